@@ -16,11 +16,7 @@ export function defined<T extends object>(values: T): Defined<T> {
 
 /** The entry of a map, which is made where there is none; it may be undefined. */
 export function entryOf<Key, Value>(
-  map: {
-    get(key: Key): Value | undefined
-    has(key: Key): boolean
-    set(key: Key, value: Value): unknown
-  },
+  map: Pick<Map<Key, Value>, 'get' | 'has'> & { set(key: Key, value: Value): unknown },
   key: Key,
   make: () => NoInfer<Value>,
 ): Value {

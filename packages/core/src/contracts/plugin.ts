@@ -1,4 +1,4 @@
-import type { RouterPolicy, Batching, Order, ModelScheduler } from './scheduling/other-policies.js'
+import type { RouterPolicy, Batching, Order, ModelScheduler } from './scheduling/decisions.js'
 import type { SchedulerPolicy } from './scheduling/scheduler-policy.js'
 import type { Protocol } from './transport.js'
 import type { Backend } from './model/backend.js'

@@ -17,7 +17,7 @@ import type {
 } from '../contracts/plugin.js'
 import { type Logger, silentLogger } from '../contracts/services.js'
 import type { ModelSource } from '../contracts/model/model-info.js'
-import type { ModelScheduler, RouterPolicy } from '../contracts/scheduling/other-policies.js'
+import type { ModelScheduler, RouterPolicy } from '../contracts/scheduling/decisions.js'
 import type { PolicyInfo, SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'

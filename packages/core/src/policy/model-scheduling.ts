@@ -1,8 +1,4 @@
-import type {
-  ModelDecision,
-  ModelScheduler,
-  ModelView,
-} from '../contracts/scheduling/other-policies.js'
+import type { ModelDecision, ModelScheduler, ModelView } from '../contracts/scheduling/decisions.js'
 import type { Logger } from '../contracts/services.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { defineModelScheduler } from '../contracts/plugin.js'

@@ -21,7 +21,7 @@ import {
   optionProblems,
   type GivenOptions,
 } from '../plugin/checks.js'
-import type { Batching, Step, Order } from '../contracts/scheduling/other-policies.js'
+import type { Batching, Step, Order } from '../contracts/scheduling/decisions.js'
 import { type Requests, StepGroups } from './step-groups.js'
 
 type Create = (options: GivenOptions) => SchedulerPolicy

@@ -116,8 +116,7 @@ async function placesOf(
   const { text, tokens } =
     'text' in prompt
       ? { text: prompt.text, tokens: withPlaces(prompt.text, files, tokenizer) }
-      : (tokenizer.renderChatInParts?.(prompt.messages, prompt.template) ??
-        rendered(prompt, tokenizer))
+      : rendered(prompt, tokenizer)
   // Each file has a token at least, so that what is too long already is too long.
   return { text, places: await readSlowly(tokens, context, ensureWanted) }
 }
@@ -128,6 +127,8 @@ function rendered(
   { messages, template }: Extract<Prompt, { messages: unknown }>,
   tokenizer: Tokenizer,
 ) {
+  const inParts = tokenizer.renderChatInParts?.(messages, template)
+  if (inParts !== undefined) return inParts
   const { text, tokens } = tokenizer.renderChat(messages, template)
   return { text, tokens: [tokens] }
 }
