@@ -227,10 +227,7 @@ export class SharedResults {
    * The results of these numbers in their order, some at a time: nothing else comes through the connection
    * meanwhile. Undefined for one that has none.
    */
-  async *read(
-    id: string,
-    numbers: readonly number[],
-  ): AsyncGenerator<readonly (string | undefined)[], void, undefined> {
+  async *read(id: string, numbers: readonly number[]) {
     const lengths = await Promise.all(
       numbers.map(async (number) => await this.bus.command('HSTRLEN', this.keyOf(id), `${number}`)),
     )
@@ -250,11 +247,7 @@ export class SharedResults {
     await this.bus.command('DEL', this.keyOf(id))
   }
 
-  async #texts(
-    id: string,
-    numbers: readonly number[],
-    bytes: number,
-  ): Promise<(string | undefined)[]> {
+  async #texts(id: string, numbers: readonly number[], bytes: number) {
     const texts = await this.bus.long(bytes, 'HMGET', this.keyOf(id), ...numbers.map(String))
     return (texts as (string | null)[]).map((text) => text ?? undefined)
   }

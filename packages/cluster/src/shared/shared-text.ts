@@ -50,11 +50,7 @@ export class SharedText {
    *
    * @throws `cluster_unavailable`
    */
-  async watch(
-    clock: Clock,
-    logger: Logger,
-    onText: (text: string | null) => void,
-  ): Promise<() => void> {
+  async watch(clock: Clock, logger: Logger, onText: (text: string | null) => void) {
     const closing = new AbortController()
     let [known, own] = await this.#both()
     onText(own)

@@ -144,11 +144,7 @@ export function parseNested(text: string, field: string, what: string): unknown 
 const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const
 
 /** The unpacked body; the limit is for that. */
-async function readPacked(
-  ctx: KoaContext,
-  encoding: string,
-  count: (bytes: number) => void,
-): Promise<Buffer> {
+async function readPacked(ctx: KoaContext, encoding: string, count: (bytes: number) => void) {
   if (!Object.hasOwn(decoders, encoding)) {
     const message = `Expected a Content-Encoding of gzip, deflate or br, instead got ${encoding.slice(0, 40)}`
     throw new CllmError('unsupported_media_type', message)
@@ -168,12 +164,7 @@ async function readPacked(
   }
 }
 
-async function invalidJson(
-  ctx: KoaContext,
-  kind: string,
-  text: string,
-  error: Error,
-): Promise<CllmError> {
+async function invalidJson(ctx: KoaContext, kind: string, text: string, error: Error) {
   if (text.trim() === '') {
     return new CllmError('invalid_json', `Expected a JSON ${kind}, instead got no body`)
   }

@@ -16,11 +16,7 @@ export type MessageContent = Pick<ChatMessage, 'content' | 'media'>
  *
  * @throws `unsupported` for content that is neither text, image nor sound
  */
-export function contentOf(
-  content: string | readonly unknown[],
-  field: string,
-  role?: string,
-): MessageContent {
+export function contentOf(content: string | readonly unknown[], field: string, role?: string) {
   if (typeof content === 'string') return { content }
   const parts = content.map((part, index) => partOf(part, `${field}.${index}`))
   return joined(parts, role === 'assistant' ? '\n\n' : '\n')

@@ -186,10 +186,7 @@ const patternOf = (mark: string, spaces = String.raw`\s*`): string =>
   escaped(mark).replaceAll(/\s+/g, spaces).replaceAll(anyText, `[^<\\n]{0,${longestAny}}?`)
 
 /** The tools with the schemas of those that are strict alone. */
-export const shownTools = (
-  tools: readonly ToolDefinition[],
-  strict: readonly string[],
-): readonly ToolDefinition[] =>
+export const shownTools = (tools: readonly ToolDefinition[], strict: readonly string[]) =>
   tools.map((tool) => (strict.includes(tool.function.name) ? tool : withoutSchema(tool)))
 
 const withoutSchema = ({ type, function: { name } }: ToolDefinition): ToolDefinition => ({

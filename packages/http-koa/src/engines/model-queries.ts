@@ -7,10 +7,7 @@ export const loadedModels = (directory: EngineDirectory): string[] =>
   directory.list().filter((name) => directory.status(name).state === 'loaded')
 
 /** What is known about a model without loading it. */
-export async function peekInfo(
-  directory: EngineDirectory,
-  model?: string,
-): Promise<EngineInfo | undefined> {
+export async function peekInfo(directory: EngineDirectory, model?: string) {
   const { info, state } = directory.status(model)
   if (info !== undefined || state !== 'loaded') return info
   return await directory.open(model, { peek: true }).info()
@@ -28,10 +25,7 @@ export async function infoOf(directory: EngineDirectory, model?: string): Promis
 }
 
 /** The engine of a model that is in memory, or undefined. */
-export function engineInMemory(
-  directory: EngineDirectory,
-  model?: string,
-): EngineClient | undefined {
+export function engineInMemory(directory: EngineDirectory, model?: string) {
   const { name, state } = directory.status(model)
   return state === 'loaded' ? directory.open(name, { peek: true }) : undefined
 }
@@ -83,10 +77,7 @@ export const inTime = async <T>(clock: Clock, ms: number, asked: Promise<T>) =>
   await answered(clock, asked, ms).catch(() => undefined)
 
 /** Why no engine answers. No engine at all is fine: a model can be loaded on request. */
-export async function failureOf(
-  clock: Clock,
-  directory: EngineDirectory,
-): Promise<CllmError | undefined> {
+export async function failureOf(clock: Clock, directory: EngineDirectory) {
   const asked = loadedModels(directory).map(
     async (name) => await answered(clock, directory.open(name, { peek: true }).statistics()),
   )

@@ -135,11 +135,7 @@ function likely({ method, path, access, body, form, query }: BoundRoute): ErrorC
 }
 
 /** One route of a protocol as OpenAPI has it. */
-function describeOperation(
-  tag: string,
-  route: BoundRoute,
-  errors: ErrorFormat | undefined,
-): JsonObject {
+function describeOperation(tag: string, route: BoundRoute, errors: ErrorFormat | undefined) {
   const { method, path, summary, access, form, body = form, answers = [jsonType] } = route
   const name = path.replace(/\W+/g, ' ').trim().replaceAll(' ', '_')
   const parameters = [...pathParameters(route), ...queryParameters(route)]

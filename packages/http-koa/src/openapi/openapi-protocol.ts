@@ -139,11 +139,7 @@ function docsPage({ info, tags, paths }: OpenApiDocument): string {
 ${sections.join('\n')}</main></html>`
 }
 
-function entry(
-  path: string,
-  method: string,
-  { summary, parameters = [], requestBody }: Operation,
-): string {
+function entry(path: string, method: string, { summary, parameters = [], requestBody }: Operation) {
   const head = `<code>${method.toUpperCase()} ${escape(path)}</code> ${escape(summary)}`
   const [type, content] = Object.entries(requestBody?.content ?? {})[0] ?? []
   const { properties = {}, required = [] } = content?.schema ?? {}

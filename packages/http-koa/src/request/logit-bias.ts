@@ -38,10 +38,7 @@ function isEntry(entry: readonly unknown[]): boolean {
 }
 
 /** The biases by token id; a text stands for each of its tokens. */
-export async function readLogitBias(
-  client: EngineClient,
-  field: z.output<typeof logitBiasField>,
-): Promise<Readonly<Record<string, number>>> {
+export async function readLogitBias(client: EngineClient, field: z.output<typeof logitBiasField>) {
   const biases: Record<string, number> = {}
   for (const [token, bias] of (Array.isArray(field) ? field : Object.entries(field)) as Entry[]) {
     const value = bias === false ? never : bias

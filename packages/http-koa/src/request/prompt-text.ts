@@ -7,11 +7,7 @@ export const promptText = async (client: EngineClient, prompt: Prompt): Promise<
   (await textAndTokens(client, prompt)).text
 
 /** The same as the model sees it: with the text of the token that begins it. */
-export async function promptTextWithBos(
-  client: EngineClient,
-  info: EngineInfo,
-  prompt: Prompt,
-): Promise<string> {
+export async function promptTextWithBos(client: EngineClient, info: EngineInfo, prompt: Prompt) {
   const { text, tokens } = await textAndTokens(client, prompt)
   const bos = await bosOf(client, info, tokens)
   if (text.startsWith(bos)) return text
@@ -23,11 +19,7 @@ export const bosText = async (client: EngineClient): Promise<string> =>
   await bosOf(client, await client.info())
 
 /** The text of the token with which these tokens begin, by default those of an empty text; empty without one. */
-async function bosOf(
-  client: EngineClient,
-  { model }: EngineInfo,
-  tokens?: readonly TokenId[],
-): Promise<string> {
+async function bosOf(client: EngineClient, { model }: EngineInfo, tokens?: readonly TokenId[]) {
   const text = model.details?.bosToken ?? ''
   if (text === '') return ''
   const [first] = tokens ?? (await client.tokenize(''))
@@ -51,10 +43,7 @@ async function textAndTokens(
 }
 
 /** The tokens of a prompt, in whichever form it came. */
-export async function promptTokens(
-  client: EngineClient,
-  prompt: Prompt,
-): Promise<readonly TokenId[]> {
+export async function promptTokens(client: EngineClient, prompt: Prompt) {
   if ('tokens' in prompt) return prompt.tokens
   if ('text' in prompt) return await client.tokenize(prompt.text)
   return (await client.applyTemplate(prompt.messages, prompt.template)).tokens
@@ -71,11 +60,7 @@ export const countPrompt = async (
  *
  * @throws `unsupported` for a model that cannot fill gaps
  */
-export async function gapPrompt(
-  client: EngineClient,
-  before: Prompt,
-  suffix: string,
-): Promise<Prompt> {
+export async function gapPrompt(client: EngineClient, before: Prompt, suffix: string) {
   const { infill, model } = await client.info()
   if (infill === undefined) {
     const message = `${model.id} does not support insert: it was not trained to fill gaps`

@@ -252,10 +252,7 @@ export interface Encoder<Event> {
 }
 
 /** Has an encoder write all events. */
-export async function encodeAll<Event>(
-  encoder: Encoder<Event>,
-  events: AsyncIterable<Event>,
-): Promise<void> {
+export async function encodeAll<Event>(encoder: Encoder<Event>, events: AsyncIterable<Event>) {
   encoder.begin?.()
   for await (const event of events) encoder.push(event)
   await encoder.end?.()

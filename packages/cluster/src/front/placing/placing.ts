@@ -159,12 +159,7 @@ export class Placing {
       if (isOfBatch(placed.request)) this.#move(placed)
   }
 
-  #take(
-    placed: PlacedRequest,
-    event: RequestEvent,
-    member: Member,
-    now: number,
-  ): RequestEvent | undefined {
+  #take(placed: PlacedRequest, event: RequestEvent, member: Member, now: number) {
     const isFresh = placed.take(event, now)
     if (event.type === 'token') placed.drawnBy = member.record
     if (event.type === 'token' || event.type === 'progress') return event

@@ -61,11 +61,7 @@ export function lengthAt(text: string, mark: string): number | 'maybe' | 'no' {
  *
  * @param isOver - whether the text does not grow any more
  */
-export function longestAt(
-  text: string,
-  marks: readonly string[],
-  isOver: boolean,
-): number | 'maybe' | 'no' {
+export function longestAt(text: string, marks: readonly string[], isOver: boolean) {
   let longest: number | 'no' = 'no'
   for (const mark of marks) {
     if (mark === '' || mark === ',' || mark === ';') continue
@@ -144,11 +140,7 @@ function backOver(text: string, found: number, least: number, next: string): num
   return at
 }
 
-function nameAt(
-  text: string,
-  at: number,
-  names: readonly string[],
-): { readonly name: string } | 'maybe' | 'no' {
+function nameAt(text: string, at: number, names: readonly string[]) {
   let longest: string | undefined
   const rest = text.slice(at)
   for (const name of names) {

@@ -154,10 +154,7 @@ export class AnswerReader {
     return false
   }
 
-  #call(
-    text: string,
-    isStart: boolean,
-  ): { readonly match: CallMatch; readonly format: CallFormat } {
+  #call(text: string, isStart: boolean) {
     const { calls } = this.reading.format
     const { tools } = this.reading
     let match: CallMatch = 'no'

@@ -55,10 +55,7 @@ export async function promptEndOf(
  *
  * @throws what the engine throws when it cannot be reached
  */
-export async function knownTemplate(
-  client: EngineClient,
-  { model }: EngineInfo,
-): Promise<KnownTemplate> {
+export async function knownTemplate(client: EngineClient, { model }: EngineInfo) {
   const source = model.details?.chatTemplate ?? ''
   return await (known.get(source) ??
     remembered(known, source, mostTemplates, async () => {

@@ -105,10 +105,7 @@ const isProbe = (value: unknown): boolean =>
   JSON.stringify(value) === JSON.stringify(probeArguments)
 
 /** The JSON object at a place. */
-export function parsedAt(
-  text: string,
-  start: number,
-): { readonly value: unknown; readonly end: number } | undefined {
+export function parsedAt(text: string, start: number) {
   for (let end = text.indexOf('}', start); end >= 0; end = text.indexOf('}', end + 1)) {
     const value = parsedJson(text.slice(start, end + 1))
     // undefined: it ends at a later brace

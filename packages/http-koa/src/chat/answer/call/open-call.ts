@@ -23,12 +23,7 @@ export type CallMatch = OpenedCall | 'maybe' | 'no'
 const longestHead = 1024
 
 /** Whether a call in this format begins at the start of a text. */
-export function openCall(
-  format: CallFormat,
-  text: string,
-  tools: Tools,
-  isNext = false,
-): CallMatch {
+export function openCall(format: CallFormat, text: string, tools: Tools, isNext = false) {
   const { kind } = format.arguments
   const isObject = kind === 'object' || kind === 'keyed'
   const names = [...tools.keys()]

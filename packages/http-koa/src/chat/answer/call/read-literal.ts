@@ -11,11 +11,7 @@ export const constants: Readonly<Record<string, string>> = {
  * The JSON of a dictionary or of keyword arguments at the beginning of a text: keys without quotes,
  * texts between other quotes, Python's constants. Undefined while it is not whole.
  */
-export function readLiteral(
-  text: string,
-  ends: '}' | ')',
-  quotes: readonly string[],
-): { readonly json: string; readonly end: number } | undefined {
+export function readLiteral(text: string, ends: '}' | ')', quotes: readonly string[]) {
   const reader = new LiteralReader(text, quotes)
   try {
     const json = reader.members(ends)
