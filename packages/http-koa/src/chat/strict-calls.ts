@@ -8,17 +8,8 @@ import {
 } from '@cllm/core'
 import { longestAny } from './answer/answer-marks.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
-import {
-  type CallFormat,
-  type CallObject,
-  type ToolDefinition,
-  anyText,
-  callObject,
-  toolName,
-  escaped,
-  isTag,
-  segmentsOf,
-} from './format/chat-format.js'
+import type { CallFormat, CallObject, ToolDefinition } from './format/chat-format.js'
+import { anyText, callObject, escaped, isTag, segmentsOf, toolName } from './format/chat-format.js'
 import { bareCalls } from './format/known-formats.js'
 import { areText } from './format/known-templates.js'
 

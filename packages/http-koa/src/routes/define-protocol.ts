@@ -1,10 +1,5 @@
-import {
-  type PartToken,
-  type ProtocolDefinition,
-  type SharedStates,
-  token,
-  CllmError,
-} from '@cllm/core'
+import type { PartToken, ProtocolDefinition, SharedStates } from '@cllm/core'
+import { CllmError, token } from '@cllm/core'
 import type { OpenBatches } from '../protocols/batches/batch-store.js'
 import type { McpServers } from '../protocols/mcp/mcp-servers.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/build-request.js'

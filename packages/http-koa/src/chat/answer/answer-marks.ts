@@ -1,11 +1,5 @@
-import {
-  type CallFormat,
-  type ChatFormat,
-  type ToolDefinition,
-  anyText,
-  toolName,
-  escaped,
-} from '../format/chat-format.js'
+import type { CallFormat, ChatFormat, ToolDefinition } from '../format/chat-format.js'
+import { anyText, escaped, toolName } from '../format/chat-format.js'
 import { possibleStart } from './answer-part.js'
 
 /** The tools that may be called, by name. */

@@ -1,11 +1,5 @@
-import {
-  type ArgumentsFormat,
-  type CallFormat,
-  type ChatFormat,
-  anyText,
-  callObject,
-  toolName,
-} from './chat-format.js'
+import type { ArgumentsFormat, CallFormat, ChatFormat } from './chat-format.js'
+import { anyText, callObject, toolName } from './chat-format.js'
 
 const json = { kind: 'json' } as const
 

@@ -1,9 +1,8 @@
 import { parsedJson } from '../../fields/fields.js'
+import type { ArgumentMarks, ArgumentsFormat } from './chat-format.js'
 import {
-  argumentName,
-  type ArgumentMarks,
-  type ArgumentsFormat,
   anyText,
+  argumentName,
   commonEnd,
   commonStart,
   sharedEnd,

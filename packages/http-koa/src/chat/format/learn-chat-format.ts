@@ -1,14 +1,6 @@
 import { bareCalls, commonCalls, harmonyFormat, isHarmony } from './known-formats.js'
-import {
-  type CallFormat,
-  type ChatFormat,
-  type ThinkingFormat,
-  hasTag,
-  isTag,
-  segmentsOf,
-  withoutStart,
-  withoutEnd,
-} from './chat-format.js'
+import type { CallFormat, ChatFormat, ThinkingFormat } from './chat-format.js'
+import { hasTag, isTag, segmentsOf, withoutEnd, withoutStart } from './chat-format.js'
 import { learnCalls } from './learn-calls.js'
 import { learnTurn, type Turn, type RenderProbe, probe, probeCalls, probeStyles } from './probe.js'
 import type { ChatMessage } from '@cllm/core'
