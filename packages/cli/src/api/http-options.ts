@@ -32,6 +32,8 @@ import type { ServedModel } from '../config/served-models.js'
 import { mayHaveProjector } from '../models/resolve-model.js'
 import type { CllmConfig } from '../config/options/schema.js'
 
+type ProtocolOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
 /**
  * The protocols that the configuration names, or every registered one.
  *
@@ -48,26 +50,20 @@ export function createProtocols(
     .set(API_DEFAULTS, setDefaults(loaded))
     .set(MAX_QUEUED_REQUESTS, scheduler.max_queued_requests)
     .set(WEB_PAGE, server.ui ? pageFolder : undefined)
-  const folders = Object.entries(foldersOf(server))
+  const { batches, batch_share: share, usage } = server
+  const folders = Object.entries({
+    ...(batches !== null && { batches: { folder: batches, share } }),
+    ...(usage !== null && { usage: { folder: usage } }),
+  })
   // A folder chooses the protocol that it is for.
   const needed = [...folders.map(([name]) => name), ...(cluster.batches ? ['batches'] : [])]
-  const given = server.protocol_options as Readonly<
-    Record<string, Readonly<Record<string, unknown>>>
-  >
+  const given = server.protocol_options as ProtocolOptions
   const own = folders.map(([name, options]) => [name, { ...options, ...given[name] }] as const)
   return createKoaProtocols(registry, {
     ...(server.protocols !== 'all' && { names: [...server.protocols, ...needed] }),
     options: { ...given, ...Object.fromEntries(own) },
     services,
   })
-}
-
-/** The protocols that need a folder, where they have one. */
-function foldersOf({ batches, batch_share: share, usage }: LoadedConfig['config']['server']) {
-  return {
-    ...(batches !== null && { batches: { folder: batches, share } }),
-    ...(usage !== null && { usage: { folder: usage } }),
-  }
 }
 
 /**

@@ -147,17 +147,14 @@ function backendOptions(engine: EngineConfig, isLlamaCpp: boolean): BackendOptio
     const value = engine[path.slice('engine.'.length) as keyof EngineConfig]
     if (target !== undefined && isSet(value)) place(given, target, value)
   }
-  if (isLlamaCpp) convert(engine, given)
-  return given
-}
-
-/** Adds the options of llama.cpp whose values have another form than the settings. */
-function convert(engine: EngineConfig, given: BackendOptions): void {
+  if (!isLlamaCpp) return given
+  // Those whose values have another form than the settings.
   const shares = engine.tensor_split.map(toShare)
   const tensors = [...overrides(engine)]
   if (shares.length > 0) place(given, 'placement.tensorSplit', shares)
   if (tensors.length > 0) place(given, 'placement.overrideTensors', tensors)
   if (engine.reasoning !== 'auto') given['reasoning'] = engine.reasoning === 'on'
+  return given
 }
 
 const isSet = (value: unknown): boolean =>

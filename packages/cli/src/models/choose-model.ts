@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { catalog, type CatalogEntry, DEFAULT_MODEL, findEntry } from './catalog/catalog.js'
-import { memoryFor, shapeOf } from './catalog/memory-of.js'
+import { memoryOf } from './catalog/memory-of.js'
 import { formatBytes } from '../process/terminal.js'
 import type { CommandIo } from '../commands/command.js'
 import type { LoadedConfig } from '../config/load-config.js'
@@ -28,9 +28,6 @@ const better = ['qwen3-8b', 'qwen3-4b', 'qwen3-1.7b', 'qwen3-0.6b']
 
 /** The one that is downloaded without being asked for: its file is small, and checked. */
 const worthDownloading = 'qwen3-0.6b'
-
-/** Tokens per slot where nothing is set, as the backend has it. */
-const usualContext = 4096
 
 /**
  * Chooses a model where none is named: the best one that is downloaded and fits into memory;
@@ -63,11 +60,8 @@ export async function chooseModel(options: ChoiceOptions) {
 
 const entryOf = (name: string): CatalogEntry => catalog.find((entry) => entry.name === name)!
 
-function bytesOf(entry: CatalogEntry, { slots, contextSize = usualContext }: ChoiceOptions) {
-  const shape = shapeOf(entry)
-  if (shape === undefined) return Infinity
-  return memoryFor(shape, slots, Math.min(contextSize, shape.trainingContext))
-}
+const bytesOf = (entry: CatalogEntry, { slots, contextSize }: ChoiceOptions): number =>
+  memoryOf(entry, slots, contextSize) ?? Infinity
 
 const isDownloaded = async ({ file }: CatalogEntry, { cacheFolder }: ChoiceOptions) =>
   await exists(join(cacheFolder, file))

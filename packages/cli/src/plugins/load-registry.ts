@@ -47,19 +47,16 @@ export async function loadLending(
   from: string,
   registry: PluginRegistry,
 ): Promise<void> {
-  lendPackages(plugins, from)
+  if (!areLent && !plugins.every((plugin) => hasPackages(plugin, from))) {
+    areLent = true
+    // zod is a dependency of the scheduler's, not of this package.
+    const data = [import.meta.url, import.meta.resolve('@cllm/scheduler')]
+    register('./lent-packages.js', import.meta.url, { data })
+  }
   await loadPlugins(plugins, { from, registry })
 }
 
 let areLent = false
-
-function lendPackages(plugins: readonly PluginEntry[], folder: string): void {
-  if (areLent || plugins.every((plugin) => hasPackages(plugin, folder))) return
-  areLent = true
-  // zod is a dependency of the scheduler's, not of this package.
-  const data = [import.meta.url, import.meta.resolve('@cllm/scheduler')]
-  register('./lent-packages.js', import.meta.url, { data })
-}
 
 /** Whether a plug-in finds `@cllm/core` by itself. What is given by name is installed, with what it needs. */
 function hasPackages({ use }: PluginEntry, folder: string): boolean {

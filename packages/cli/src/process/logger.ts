@@ -38,7 +38,8 @@ interface LogTerminal {
 function open(file: string | null, terminal: LogTerminal): DestinationStream {
   if (file !== null) return LogLines.toFile(file)
   const { isTTY, destination = new LogLines() } = terminal
-  return isTTY ? terminalLog(destination) : destination
+  if (!isTTY) return destination
+  return { write: (text) => void destination.write(`${readable(JSON.parse(text) as Line)}\n`) }
 }
 
 /**
@@ -137,11 +138,7 @@ const levels: Readonly<Record<number, string>> = { 20: 'debug', 40: 'warning', 5
 const colours: Readonly<Record<number, number>> = { 40: 33, 50: 31 }
 const dim = (text: string): string => (text === '' ? '' : `\u001B[2m${text}\u001B[22m`)
 
-/** Writes lines of the log for people: a time, what happened, and its fields; a request is one line. */
-function terminalLog(to: DestinationStream): DestinationStream {
-  return { write: (text) => to.write(`${readable(JSON.parse(text) as Line)}\n`) }
-}
-
+/** A line of the log for people: a time, what happened, and its fields; a request is one line. */
 function readable(line: Line): string {
   const { level, time, pid: _, hostname: _host, msg = '', err, ...fields } = line
   const name = levels[level] ?? ''

@@ -61,21 +61,16 @@ interface Chunk {
   readonly error?: unknown
 }
 
-/** A conversation to answer: the fields of `POST /v1/chat/completions`. */
-interface ChatBody {
-  readonly model: string
-  readonly messages: readonly Message[]
-  readonly [field: string]: unknown
-}
-
 /**
  * Streams an answer from `POST /v1/chat/completions`; the last part is its end.
+ *
+ * @param body - the fields of the request
  *
  * @throws CllmError the server's error, and the signal's reason when it is aborted
  */
 export async function* streamAnswer(
   client: ServerClient,
-  body: ChatBody,
+  body: { readonly model: string; readonly messages: readonly Message[] },
   signal: AbortSignal,
 ): AsyncGenerator<AnswerPart> {
   const asked = { ...body, stream: true, stream_options: { include_usage: true } }

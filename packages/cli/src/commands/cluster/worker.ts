@@ -34,7 +34,8 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   if (Object.keys(config.models.served).length > 0) {
     throw wrong('models.served: a worker serves one model, which --model names')
   }
-  if (readyFile !== null) removeStale(readyFile)
+  // One that was killed left it: probes would take this worker for ready while it loads its model.
+  if (readyFile !== null) orInvalid(() => rmSync(readyFile, { force: true }), unusable('removed'))
   const parts = await prepareServing(loaded, io, true)
   const { logger } = parts
   // A cluster that is not there is told before a model is fetched.
@@ -97,15 +98,6 @@ async function host(
 
 /** Milliseconds between two writes. */
 const everyMs = 5000
-
-/**
- * Removes the file that a worker left which was killed: probes would take this one for ready while it loads its model.
- *
- * @throws `invalid_configuration` where it cannot be removed
- */
-function removeStale(file: string): void {
-  orInvalid(() => rmSync(file, { force: true }), unusable('removed'))
-}
 
 /**
  * Keeps a file for probes, if one is wanted: it is there from now on, and old if this process stands still.

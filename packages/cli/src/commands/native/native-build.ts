@@ -130,7 +130,12 @@ async function buildInto(
     ...compileIn(work, building),
     variants: variant === 'both' ? variants : [variant],
   })
-  const modelPath = given?.path ?? (await writeModel(work, building))
+  const modelPath = given?.path ?? join(work, 'model.gguf')
+  if (given === undefined) {
+    show({ kind: 'stage', text: 'writing a model to measure with' })
+    await synthModel(measuredModel, modelPath)
+    signal.throwIfAborted()
+  }
   show({ kind: 'stage', text: 'measuring' })
   const own = built.map(({ variant, file }) => [variant, file] as const)
   const { threads, cpuShare, figures } = await measureLibraries({
@@ -183,14 +188,6 @@ async function sourceOf(work: string, { env, signal, show }: Building): Promise<
   } finally {
     await file.close()
   }
-}
-
-async function writeModel(work: string, { signal, show }: Building): Promise<string> {
-  show({ kind: 'stage', text: 'writing a model to measure with' })
-  const out = join(work, 'model.gguf')
-  await synthModel(measuredModel, out)
-  signal.throwIfAborted()
-  return out
 }
 
 /** One line that changes if `output` is a terminal, otherwise a line for every stage and 20 %. */

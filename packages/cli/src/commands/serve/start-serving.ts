@@ -21,7 +21,6 @@ import { createProtocols, responsesIn, toTransportOptions } from '../../api/http
 import { hasMediaLibrary } from '../../engine/native-library.js'
 import { openKeyRing, type OpenKeyRing } from '../../keys/keys.js'
 import { withChosenModel } from '../../models/choose-model.js'
-import type { LoadingParts } from '../../models/served/loadable-models.js'
 import { type Served, servedPool } from '../../models/served/served-pool.js'
 import type { LevelledLogger } from '../../process/logger.js'
 import type { Tracing } from './tracing.js'
@@ -63,7 +62,12 @@ export async function startServing(
   const { config } = loaded
   const parts = await prepareServing(loaded, io, !isFront, extras.logger)
   const { logger } = parts
-  const models = await servedBy(loaded, io, parts)
+  let models: Served
+  if (isFront) {
+    // Here alone, as it loads the client of a cluster.
+    const { servedByCluster } = await import('../cluster/join-cluster.js')
+    models = await servedByCluster(loaded, parts)
+  } else models = servedPool(loaded, io, parts)
   const { shared, directory, death } = models
   let [keys, tracing, server]: [OpenKeyRing?, Tracing?, Server?] = []
   const services = new Services()
@@ -132,13 +136,6 @@ async function firstLoad(models: Served, signal: AbortSignal): Promise<void> {
   } finally {
     signal.removeEventListener('abort', stop)
   }
-}
-
-/** The models of this machine, or of a cluster, whose client is loaded only then. */
-async function servedBy(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts): Promise<Served> {
-  if (loaded.config.cluster.url === null) return servedPool(loaded, io, parts)
-  const { servedByCluster } = await import('../cluster/join-cluster.js')
-  return await servedByCluster(loaded, parts)
 }
 
 /** Sets the log level of this process and of the engines. */

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
 import { catalog, type CatalogEntry, findEntry } from './catalog.js'
-import { shapeOf, memoryFor } from './memory-of.js'
+import { memoryOf, shapeOf } from './memory-of.js'
 import { partsOf } from '../fetch/fetch-hugging-face.js'
 import { isProjector, projectorBeside, projectorName } from '../model-files.js'
 import { textTable, formatBytes } from '../../process/terminal.js'
@@ -113,7 +113,7 @@ export async function listModels(cacheFolder: string) {
       /** Size of the file, or its size once downloaded, with its projector. */
       bytes: (found?.size ?? bytes) + (projector?.bytes ?? 0),
       /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
-      memoryBytes: memoryOf(entry),
+      memoryBytes: memoryOf(entry, 1) ?? null,
       /** Whether a download is checked against a known hash. */
       checked: sources[0].sha256 !== undefined,
       present: found !== undefined,
@@ -123,14 +123,6 @@ export async function listModels(cacheFolder: string) {
   })
   return await Promise.all(listed)
 }
-
-function memoryOf(entry: CatalogEntry): number | null {
-  const shape = shapeOf(entry)
-  if (shape === undefined) return null
-  return memoryFor(shape, 1, Math.min(usualContext, shape.trainingContext))
-}
-
-const usualContext = 4096
 
 /** The listing as a table for the terminal, on a machine with this many free bytes. */
 export function modelTable(

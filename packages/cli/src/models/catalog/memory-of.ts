@@ -45,6 +45,15 @@ export function memoryFor(shape: ModelShape, slots: number, contextSize: number)
   return planMemory(shape, { ...usualMemory, slots, contextSize }).total
 }
 
+/** Tokens per slot where nothing is set, as the backend has it. */
+const usualContext = 4096
+
+/** The same of a catalog model, whose slots are at most as long as its training context; undefined: not known. */
+export function memoryOf(entry: CatalogEntry, slots: number, contextSize = usualContext) {
+  const shape = shapeOf(entry)
+  return shape && memoryFor(shape, slots, Math.min(contextSize, shape.trainingContext))
+}
+
 /** Share of the free memory of GPUs that is planned with: what else they hold changes. */
 const plannedShare = 0.95
 
