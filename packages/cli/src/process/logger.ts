@@ -39,7 +39,7 @@ function open(file: string | null, terminal: LogTerminal): DestinationStream {
   if (file !== null) return LogLines.toFile(file)
   const { isTTY, destination = new LogLines() } = terminal
   if (!isTTY) return destination
-  return { write: (text) => void destination.write(`${readable(JSON.parse(text) as Line)}\n`) }
+  return { write: (text) => destination.write(`${readable(JSON.parse(text) as Line)}\n`) }
 }
 
 /**

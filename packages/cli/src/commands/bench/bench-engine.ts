@@ -15,7 +15,6 @@ import {
 import { type CommandIo, defineCommand } from '../command.js'
 import { engineLikeProcess } from '../native/spawn-program.js'
 import { modelHost } from './model-host.js'
-import { exitCode } from './output.js'
 import { one, integer, list, word } from '../flags.js'
 import { modelFlags, readModel } from './flags/target.js'
 
@@ -102,7 +101,6 @@ llama-batched-bench, so that the results can be compared.`,
       : [llamaBenchTable, llamaBenchRows]
     const text = output === 'md' ? table(all, context) : writeRows(rows(all, context), output)
     io.stdout.write(text)
-    return exitCode.ok
   },
 })
 

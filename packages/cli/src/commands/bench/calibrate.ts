@@ -15,7 +15,7 @@ import {
 import { type CommandIo, defineCommand } from '../command.js'
 import { engineLikeProcess } from '../native/spawn-program.js'
 import { modelHost } from './model-host.js'
-import { exitCode, progressBar, writeText } from './output.js'
+import { progressBar, writeText } from './output.js'
 import { one, toggle, wrong, integer } from '../flags.js'
 import { modelFlags, readModel } from './flags/target.js'
 
@@ -60,7 +60,6 @@ Mixed steps are not fitted; they check the result.`,
       const content = `${JSON.stringify(file, undefined, json ? undefined : 2)}\n`
       if (out !== undefined) await writeText(out, content)
       io.stdout.write(json ? content : calibrationTable(fitted, costs))
-      return exitCode.ok
     } finally {
       await served.close()
     }

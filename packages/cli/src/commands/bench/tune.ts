@@ -3,7 +3,6 @@ import {
   candidates,
   confirm,
   distinct,
-  type ModelHost,
   paretoFront,
   policyYaml,
   ranked,
@@ -15,7 +14,7 @@ import {
   simulationTable,
   winnerOf,
 } from '@cllm/bench'
-import { type CommandIo, defineCommand } from '../command.js'
+import { defineCommand } from '../command.js'
 import { modelHost } from './model-host.js'
 import { exitCode, progressBar } from './output.js'
 import { many, one, toggle, wrong, integer } from '../flags.js'
@@ -57,14 +56,12 @@ the YAML of the best one.`,
 
     const requests = Math.min(sample, setup.load.requests)
     const part = { ...setup, load: { ...setup.load, requests } }
-    const first = await simulateAll(all, part, host, io, 'part of the load')
+    const first = await simulateAll(all, part, 'part of the load')
     const best = [
       ...new Set([...paretoFront(first).slice(0, keep), ...ranked(distinct(first))]),
     ].slice(0, keep)
     const second =
-      requests === setup.load.requests
-        ? best
-        : await simulateAll(best, setup, host, io, 'whole load')
+      requests === setup.load.requests ? best : await simulateAll(best, setup, 'whole load')
     if (io.signal.aborted) return exitCode.interrupted
     const front = paretoFront(second)
     const { confirm: model, threads, gpu } = flags
@@ -75,14 +72,8 @@ the YAML of the best one.`,
     if (winner === undefined) return exitCode.failed
     const yaml = policyYaml(winner, flags.plugin)
     if (json) {
-      const line = {
-        schema: schemaVersion,
-        kind: 'tune',
-        tried: all.length,
-        front,
-        confirmed,
-        yaml,
-      }
+      const tried = all.length
+      const line = { schema: schemaVersion, kind: 'tune', tried, front, confirmed, yaml }
       io.stdout.write(`${JSON.stringify(line)}\n`)
       return exitCode.ok
     }
@@ -95,25 +86,19 @@ the YAML of the best one.`,
     if (io.signal.aborted) return exitCode.interrupted
     io.stdout.write(`The best by goodput, as YAML:\n\n${yaml}`)
     return exitCode.ok
+
+    async function simulateAll(all: readonly Candidate[], setup: SimulationSetup, name: string) {
+      const progress = progressBar(io.stderr, name, all.length)
+      const results: SimulationResult[] = []
+      for (const { policy, policyOptions } of all) {
+        if (io.signal.aborted) break
+        const createPolicy = () => host.policies.createPolicy(policy, policyOptions)
+        const { result } = await simulatePolicy({ ...setup, policy, policyOptions, createPolicy })
+        results.push(result)
+        progress.step()
+      }
+      progress.stop()
+      return results
+    }
   },
 })
-
-async function simulateAll(
-  all: readonly Candidate[],
-  setup: SimulationSetup,
-  host: ModelHost,
-  io: CommandIo,
-  name: string,
-): Promise<SimulationResult[]> {
-  const progress = progressBar(io.stderr, name, all.length)
-  const results: SimulationResult[] = []
-  for (const { policy, policyOptions } of all) {
-    if (io.signal.aborted) break
-    const createPolicy = () => host.policies.createPolicy(policy, policyOptions)
-    const { result } = await simulatePolicy({ ...setup, policy, policyOptions, createPolicy })
-    results.push(result)
-    progress.step()
-  }
-  progress.stop()
-  return results
-}

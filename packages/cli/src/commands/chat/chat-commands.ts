@@ -93,38 +93,34 @@ interface ChatContext {
  * @throws CllmError what is wrong with the command
  */
 export async function runChatCommand(line: string, context: ChatContext): Promise<boolean> {
-  const { conversation, output } = context
   const [, name = '', rest = ''] = /^(\/\S*)\s*([\s\S]*)$/.exec(line.trim()) ?? []
+  if (name === '/bye' || name === '/exit') return false
+  context.output.write(await answerTo(name, rest, context))
+  return true
+}
+
+async function answerTo(name: string, rest: string, context: ChatContext): Promise<string> {
+  const { conversation } = context
   switch (name) {
-    case '/bye':
-    case '/exit':
-      return false
     case '/?':
     case '/help':
-      output.write(rest.includes('set') ? setHelp : rest.includes('show') ? showHelp : help)
-      return true
+      return rest.includes('set') ? setHelp : rest.includes('show') ? showHelp : help
     case '/clear':
       conversation.clear()
-      output.write('cleared\n')
-      return true
+      return 'cleared\n'
     case '/set':
-      output.write(set(rest, conversation))
-      return true
+      return set(rest, conversation)
     case '/show':
-      output.write(await show(rest, context))
-      return true
+      return await show(rest, context)
     case '/image':
       conversation.attach(await readMedia(fileIn(rest, name)))
-      output.write(`${rest} goes with the next question\n`)
-      return true
+      return `${rest} goes with the next question\n`
     case '/save':
       await writeFile(fileIn(rest, name), `${JSON.stringify(conversation.saved(), null, 2)}\n`)
-      output.write(`saved ${conversation.messages.length} messages in ${rest}\n`)
-      return true
+      return `saved ${conversation.messages.length} messages in ${rest}\n`
     case '/load':
       conversation.restore(await load(fileIn(rest, name)))
-      output.write(`${conversation.messages.length} messages\n`)
-      return true
+      return `${conversation.messages.length} messages\n`
     default:
       throw wrong(`unknown command ${name}; /? lists them`)
   }

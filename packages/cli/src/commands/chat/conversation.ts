@@ -111,7 +111,8 @@ export class Conversation {
             yield part
           }
         } catch (error) {
-          if (!isTooLong(error) || earlier.length === 0) throw error
+          const isTooLong = CllmError.isInstance(error) && error.code === 'prompt_too_long'
+          if (!isTooLong || earlier.length === 0) throw error
           const next = earlier.findIndex(({ role }, index) => index > 0 && role === 'user')
           earlier = next === -1 ? [] : earlier.slice(next)
           continue
@@ -150,6 +151,3 @@ export class Conversation {
     return streamAnswer(this.client, body, signal)
   }
 }
-
-const isTooLong = (error: unknown): boolean =>
-  CllmError.isInstance(error) && error.code === 'prompt_too_long'

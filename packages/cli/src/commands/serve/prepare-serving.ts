@@ -90,14 +90,13 @@ function checkFiles({ config }: LoadedConfig): void {
     readChatTemplate(settings.chat_template)
     if (backendNameOf(config, settings) !== llamaCpp) continue
     const { lora = engine.lora } = settings
-    for (const { name, path } of adaptersOf(lora as readonly string[])) checkAdapter(name, path)
+    for (const { name, path } of adaptersOf(lora as readonly string[])) {
+      const look = () => {
+        accessSync(path, constants.R_OK)
+        if (statSync(path).isDirectory())
+          throw new Error(`expected a GGUF file, ${path} is a folder`)
+      }
+      orInvalid(look, (reason) => `engine.lora: the adapter ${name} cannot be read: ${reason}`)
+    }
   }
-}
-
-function checkAdapter(name: string, path: string): void {
-  const look = () => {
-    accessSync(path, constants.R_OK)
-    if (statSync(path).isDirectory()) throw new Error(`expected a GGUF file, ${path} is a folder`)
-  }
-  orInvalid(look, (reason) => `engine.lora: the adapter ${name} cannot be read: ${reason}`)
 }

@@ -14,7 +14,8 @@ interface FetchHuggingFaceOptions extends Pick<FetchOptions, 'env' | 'signal' | 
   readonly expected?: ExpectedFile | undefined
 }
 
-const REACH_TIMEOUT_MS = 15_000
+/** How long the host may take to answer. */
+const usualPatienceMs = 15_000
 
 /**
  * Fetches a GGUF from Hugging Face with node-llama-cpp's downloader.
@@ -152,7 +153,7 @@ async function reach(endpoint: string, signal: AbortSignal): Promise<void> {
     await fetch(endpoint, {
       method: 'HEAD',
       redirect: 'manual',
-      signal: AbortSignal.any([signal, AbortSignal.timeout(REACH_TIMEOUT_MS)]),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(usualPatienceMs)]),
     })
   } catch (error) {
     signal.throwIfAborted()
@@ -172,8 +173,6 @@ interface HubAccess {
   /** Milliseconds to wait for an answer; default: 15,000. */
   readonly patienceMs?: number
 }
-
-const askTimeoutMs = 15_000
 
 /** The host to fetch from, with a slash at its end. */
 export function hubEndpoint(env: NodeJS.ProcessEnv): string {
@@ -248,7 +247,7 @@ async function manifestOf(repository: string, tag: string, access: HubAccess) {
 export async function askHub(
   path: string,
   init: RequestInit,
-  { env, signal, patienceMs = askTimeoutMs }: HubAccess,
+  { env, signal, patienceMs = usualPatienceMs }: HubAccess,
 ): Promise<Response | undefined> {
   const token = env['HF_TOKEN']
   const headers = new Headers(init.headers)

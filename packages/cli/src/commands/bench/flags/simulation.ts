@@ -181,13 +181,10 @@ function readModels(flags: Flags, { modelSchedulers }: PolicyFactory) {
   const loadMs = (index: number): number => times[index % times.length]!
   return {
     models: { scheduler: flags['model-scheduler'], maxLoaded },
-    serve: (parts: ServiceParts) =>
-      new SimulatedModels(parts, {
-        names,
-        loadMs,
-        maxLoaded,
-        scheduler: { name, policy: policy() },
-      }),
+    serve(parts: ServiceParts) {
+      const scheduler = { name, policy: policy() }
+      return new SimulatedModels(parts, { names, loadMs, maxLoaded, scheduler })
+    },
   }
 }
 
