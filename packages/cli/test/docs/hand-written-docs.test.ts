@@ -97,6 +97,24 @@ t.test('commands are called with flags that they have', async (t) => {
   t.ok(count > 50, `${count} flags`)
 })
 
+t.test('files that pages name are there', (t) => {
+  const packages = readdirSync(new URL('packages/', root))
+  const files = packages.flatMap((name) =>
+    readdirSync(new URL(`packages/${name}/src/`, root), { recursive: true, encoding: 'utf8' }).map(
+      (file) => `packages/${name}/src/${file}`,
+    ),
+  )
+  for (const page of pages) {
+    for (const [, path = ''] of read(page).matchAll(/`([\w./-]+\/[\w-]+\.tsx?)`/g)) {
+      t.ok(
+        files.some((file) => `/${file}`.endsWith(`/${path}`)),
+        `${page}: ${path}`,
+      )
+    }
+  }
+  t.end()
+})
+
 t.test('benchmarks import files that there are', (t) => {
   for (const folder of ['benchmarks/', 'benchmarks/lib/']) {
     for (const name of readdirSync(new URL(folder, root)).filter((name) => name.endsWith('.mjs'))) {
