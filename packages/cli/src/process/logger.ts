@@ -2,7 +2,7 @@ import { mkdirSync, openSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
-import pino, { type DestinationStream } from 'pino'
+import pino from 'pino'
 import type { CllmConfig } from '../config/options/schema.js'
 import { orInvalid } from '../config/messages.js'
 
@@ -32,10 +32,10 @@ interface LogTerminal {
   /** True for readable lines; otherwise lines are JSON. */
   readonly isTTY: boolean
   /** Default: standard error, because commands print their results to standard output. */
-  readonly destination?: DestinationStream
+  readonly destination?: Pick<LogLines, 'write'>
 }
 
-function open(file: string | null, terminal: LogTerminal): DestinationStream {
+function open(file: string | null, terminal: LogTerminal): Pick<LogLines, 'write'> {
   if (file !== null) return LogLines.toFile(file)
   const { isTTY, destination = new LogLines() } = terminal
   if (!isTTY) return destination
