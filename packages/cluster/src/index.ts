@@ -13,7 +13,15 @@ export * from './link/envelope.js'
 export * from './link/link.js'
 export type { LocalWorker, LocalWorkers, LocalWorkersOptions } from './local/local-workers.js'
 export { joinLocalWorkers } from './local/local-workers.js'
-export type * from './messages.js'
+export type {
+  WorkerState,
+  WorkerRecord,
+  ToWorker,
+  FromWorker,
+  WorkerNews,
+  WorkerOrder,
+  StepEvents,
+} from './messages.js'
 export * from './shared/job-queue.js'
 export * from './shared/shared-records.js'
 export * from './shared/shared-states.js'

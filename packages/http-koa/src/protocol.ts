@@ -9,7 +9,16 @@ export * from './routes/define-protocol.js'
 export * from './routes/route.js'
 export type { StreamWriter } from './stream/resumable-streams.js'
 export type * from './routes/koa-context.js'
-export * from './engines/model-queries.js'
+export {
+  peekInfo,
+  infoOf,
+  engineInMemory,
+  loadedEngine,
+  neverLoaded,
+  loadedModels,
+  modelQuery,
+  type ModelQuery,
+} from './engines/model-queries.js'
 export * as fields from './fields/fields.js'
 export * from './fields/generation-fields.js'
 export * from './fields/fields.js'
@@ -26,12 +35,29 @@ export * from './request/generation.js'
 export * from './request/protocol-defaults.js'
 export * from './request/usage.js'
 export * from './chat/chat-messages.js'
-export * from './chat/message-content.js'
+export {
+  contentOf,
+  joined,
+  behind,
+  withNames,
+  filePart,
+  checkMedia,
+  type ContentPart,
+  type MessageContent,
+} from './chat/message-content.js'
 export * from './chat/plan-answer.js'
 export * from './chat/prepare-chat.js'
 export * from './chat/answer/answer-part.js'
 export * from './chat/answer/create-answer-parser.js'
-export type * from './chat/format/chat-format.js'
+export type {
+  CallObject,
+  ArgumentsFormat,
+  ArgumentMarks,
+  CallFormat,
+  ThinkingFormat,
+  ChatFormat,
+  ToolDefinition,
+} from './chat/format/chat-format.js'
 export { chatFormatOf } from './chat/format/known-templates.js'
 export { learnChatFormat } from './chat/format/learn-chat-format.js'
 export type { RenderProbe } from './chat/format/probe.js'

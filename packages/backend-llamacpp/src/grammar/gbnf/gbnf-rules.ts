@@ -1,5 +1,10 @@
 import { entryOf } from '@cllm/core'
-import { type CodePointRange, type CodePointSet, complement, union } from '../pattern/characters.js'
+import {
+  type CodePointRange,
+  type CodePointSet,
+  complement,
+  union,
+} from '../pattern/code-point-set.js'
 import { refused } from '../refuse.js'
 
 /** What an element of a rule is, as llama.cpp numbers them (`llama_gretype`). */

@@ -5,7 +5,7 @@ import {
   complement,
   difference,
   union,
-} from '../pattern/characters.js'
+} from '../pattern/code-point-set.js'
 import { refused } from '../refuse.js'
 import { GbnfReader } from './gbnf-reader.js'
 import { charactersAt } from './gbnf-rules.js'

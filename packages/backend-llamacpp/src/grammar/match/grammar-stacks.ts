@@ -7,7 +7,7 @@ import {
   endsAlternative,
   type GbnfRules,
 } from '../gbnf/gbnf-rules.js'
-import { type CodePointSet, meets } from '../pattern/characters.js'
+import { type CodePointSet, meets } from '../pattern/code-point-set.js'
 import { grammarLimits, refused } from '../refuse.js'
 
 /** The position of a reading: an entry of a {@link GrammarStacks}. 0 is a reading at its end. */

@@ -1,5 +1,5 @@
 import { entryOf } from '@cllm/core'
-import { type CodePointSet, includes, wordCharacters } from './characters.js'
+import { type CodePointSet, includes, wordCharacters } from './code-point-set.js'
 import { type Assertion, automataOf, holds, type Nfa, type Side, sideOf } from './nfa.js'
 import type { Spend } from '../refuse.js'
 

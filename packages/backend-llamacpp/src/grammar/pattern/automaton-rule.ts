@@ -1,7 +1,7 @@
 import { entryOf } from '@cllm/core'
 import { characterRule, type GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
 import { Automata, type Reading } from './automata.js'
-import { type CodePointSet, union } from './characters.js'
+import { type CodePointSet, union } from './code-point-set.js'
 import { PatternProblem, unlessProblem } from './parse-pattern.js'
 import type { Amount } from '../gbnf/gbnf-reader.js'
 import { refused, SchemaBudget, type Spend } from '../refuse.js'

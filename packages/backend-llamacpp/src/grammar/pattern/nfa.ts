@@ -1,6 +1,7 @@
 import type { AST } from '@eslint-community/regexpp'
 import { entryOf } from '@cllm/core'
-import { charactersOf, type CodePointSet, includes, wordCharacters } from './characters.js'
+import { type CodePointSet, includes, wordCharacters } from './code-point-set.js'
+import { charactersOf } from './pattern-characters.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
 import type { Spend } from '../refuse.js'
 

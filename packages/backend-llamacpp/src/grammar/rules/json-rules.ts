@@ -1,6 +1,6 @@
 import { entryOf } from '@cllm/core'
 import { type GbnfWriter, literal, oneOf, plainCharacters } from '../gbnf/gbnf-writer.js'
-import { difference, spaces } from '../pattern/characters.js'
+import { difference, spaces } from '../pattern/code-point-set.js'
 import type { Amount } from '../gbnf/gbnf-reader.js'
 import type { Spend } from '../refuse.js'
 

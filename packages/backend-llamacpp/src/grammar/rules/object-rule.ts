@@ -11,7 +11,7 @@ import {
   type RuleCompiler,
   whereOf,
 } from '../schema/schema-document.js'
-import { type CodePointSet, difference, includes, union } from '../pattern/characters.js'
+import { type CodePointSet, difference, includes, union } from '../pattern/code-point-set.js'
 import { numberRule } from './number-rule.js'
 import { stringRule } from './string-rule.js'
 import { accepts, listedValues } from '../schema/is-valid.js'

@@ -2,86 +2,17 @@ import { entryOf } from '@cllm/core'
 import type { AST } from '@eslint-community/regexpp'
 import { LRUCache } from 'lru-cache'
 import type { Spend } from '../refuse.js'
+import {
+  type CodePointSet,
+  type CodePointRange,
+  union,
+  complement,
+  digits,
+  wordCharacters,
+  lineEnds,
+  spaces,
+} from './code-point-set.js'
 
-const highest = 0x10ffff
-
-/** Code points from the first to the last one, both included. */
-export type CodePointRange = readonly [first: number, last: number]
-
-/** A set of Unicode code points as rising ranges that do not touch. */
-export type CodePointSet = readonly CodePointRange[]
-
-/** The set of everything that some of the ranges hold. */
-export function union(ranges: readonly CodePointRange[]): CodePointSet {
-  if (ranges.length < 2) return ranges
-  const merged: [number, number][] = []
-  for (const [first, last] of ranges.toSorted((a, b) => a[0] - b[0])) {
-    const before = merged.at(-1)
-    if (before !== undefined && first <= before[1] + 1) before[1] = Math.max(before[1], last)
-    else merged.push([first, last])
-  }
-  return merged
-}
-
-/** Everything that the set does not hold. */
-export function complement(set: CodePointSet): CodePointSet {
-  const ranges: CodePointRange[] = []
-  let next = 0
-  for (const [first, last] of set) {
-    if (first > next) ranges.push([next, first - 1])
-    next = last + 1
-  }
-  if (next <= highest) ranges.push([next, highest])
-  return ranges
-}
-
-/** What the first set holds and the second does not. */
-export function difference(set: CodePointSet, without: CodePointSet): CodePointSet {
-  return complement(union([...complement(set), ...without]))
-}
-
-/** Whether a set holds a code point. */
-export function includes(set: CodePointSet, code: number): boolean {
-  return meets(set, code, code)
-}
-
-/** Whether a set holds a code point of this range. */
-export function meets(set: CodePointSet, low: number, high: number): boolean {
-  let from = 0
-  let to = set.length - 1
-  while (from <= to) {
-    const middle = (from + to) >> 1
-    const [first, last] = set[middle]!
-    if (high < first) to = middle - 1
-    else if (low > last) from = middle + 1
-    else return true
-  }
-  return false
-}
-
-const digits: CodePointSet = [[0x30, 0x39]]
-/** `\w`. */
-export const wordCharacters = union([...digits, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]])
-const lineEnds = union([
-  [0x0a, 0x0a],
-  [0x0d, 0x0d],
-  [0x2028, 0x2029],
-])
-/** `\s`. */
-export const spaces = union([
-  ...lineEnds,
-  [0x09, 0x0d],
-  [0x20, 0x20],
-  [0xa0, 0xa0],
-  [0x1680, 0x1680],
-  [0x2000, 0x200a],
-  [0x202f, 0x202f],
-  [0x205f, 0x205f],
-  [0x3000, 0x3000],
-  [0xfeff, 0xfeff],
-])
-
-/** An element of a pattern, or of a class of characters in it. */
 type Element = AST.Element | AST.CharacterClassElement
 
 /** Elements that are repeated are asked for each time. */
