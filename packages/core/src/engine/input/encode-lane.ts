@@ -139,7 +139,7 @@ export class EncodeLane {
     const jobs = prepared.filter(isJob)
     if (jobs.length > 0 && owner.isNew)
       checkWait(this.waitMs(), this.options.maxQueueWaitMs, 'The encoding of its files')
-    this.#counts.found += files.length - jobs.length
+    this.#counts.found += prepared.filter((one) => one !== undefined && !isJob(one)).length
     const encoding = prepared.map(async (one, index) => {
       if (!isJob(one)) return one
       const file = files[index]!

@@ -84,7 +84,8 @@ export async function resolveMedia(
       tokens.push(token)
       continue
     }
-    const [image, { otherwise = '' }] = [encoded.shift(), rest.shift()!]
+    const image = encoded.shift()
+    const { otherwise = '' } = rest.shift()!
     if (image === undefined) {
       tokens.push(...context.tokenizer.encode(otherwise, { addBos: false }))
       continue

@@ -305,6 +305,16 @@ t.test('the wait for the encoder is learnt, told and limited', async (t) => {
   t.equal(rig().engine.statistics().encodes, undefined)
 })
 
+t.test('what is left out as it cannot be read was not kept before', async (t) => {
+  const { all, engine } = lane()
+  const files = ['a', 'bad', 'unreadable'].map((file) => ({ ...imageOf(file), otherwise: 'none' }))
+  const request = { ...asks('a'), prompt: { tokens: promptOf(6), media: files } }
+  for (const answer of await all(request)) t.equal(answer.error, undefined)
+  t.match(engine.statistics().encodes, { encoded: 1, found: 0 })
+  for (const answer of await all(request)) t.equal(answer.error, undefined)
+  t.match(engine.statistics().encodes, { encoded: 1, found: 1 })
+})
+
 t.test('conversations with images are rendered up to as many as may queue', async (t) => {
   const { client, run, encoded } = lane({ slots: 1, options: { maxQueuedRequests: 2 } })
   const render = async (file: string) => await client.applyTemplate(shown(file))
