@@ -120,17 +120,21 @@ function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: 
       else yield request
     }
   }
-  const delayed = state.running.filter(isOther)
-  const running = delayed.length > 0 ? state.running.filter((one) => !isOther(one)) : []
   return {
     group,
-    state: delayed.length > 0 ? { ...state, running, delayed } : state,
+    state: state.running.some(isOther) ? narrowed(state, group) : state,
     next: own(),
     withOthers: (admit) =>
       others.length === 0
         ? admit
         : waiting.ids().filter((id) => [...admit, ...others].includes(id)),
   }
+}
+
+function narrowed(state: SchedulerState, group: Group): SchedulerState {
+  const running = state.running.filter((request) => request.stepGroup === group)
+  const delayed = state.running.filter((request) => request.stepGroup !== group)
+  return { ...state, running, delayed }
 }
 
 /** The beginning of an order, which is read no further than it is asked for. */

@@ -93,8 +93,10 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
   }
 }
 
-/** Nothing was computed. */
+/** What took no time and did not come to its end. */
 const untimed = Object.freeze({ decodeMs: 0, sampleMs: 0, isWhole: false })
+
+/** Nothing was computed. */
 const interrupted: StepOutcome = Object.freeze({ ...untimed, outputs: [], isInterrupted: true })
 
 async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {

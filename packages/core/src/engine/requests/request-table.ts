@@ -21,8 +21,8 @@ import type { Sequence } from './sequence.js'
 
 /**
  * The requests that wait and those that have a slot. It moves them between their states, tells the
- * observers, and is the only writer of a sequence's state, progress and times. Everything but `add`
- * happens between two steps.
+ * observers, and is the only writer of a sequence's state, progress and times. Everything but `add` and
+ * `mark` happens between two steps, so that nothing is taken from a step that is under way.
  */
 @injectable()
 export class RequestTable {
