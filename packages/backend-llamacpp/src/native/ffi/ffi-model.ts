@@ -12,14 +12,15 @@ const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
  */
 export class FfiModel implements NativeModel {
   readonly vocabularySize: number
+  readonly #ownVocabulary: Pointer
   #isClosed = false
 
   constructor(
     private readonly functions: NativeFunctions,
     private readonly model: Pointer,
-    private readonly vocabulary: Pointer = functions.llama_model_get_vocab(model),
   ) {
-    this.vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
+    this.#ownVocabulary = functions.llama_model_get_vocab(model)
+    this.vocabularySize = functions.llama_vocab_n_tokens(this.#ownVocabulary)
   }
 
   /**
@@ -31,9 +32,10 @@ export class FfiModel implements NativeModel {
     return this.model
   }
 
+  /** @throws Error when it was disposed of */
   get #vocabulary(): Pointer {
     this.#checkOpen()
-    return this.vocabulary
+    return this.#ownVocabulary
   }
 
   #checkOpen(): void {

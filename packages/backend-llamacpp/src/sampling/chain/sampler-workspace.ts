@@ -37,6 +37,7 @@ export class SamplerWorkspace {
       encode: (text) => tokenizer.encode(text, { addBos: false, special: false }),
     }
   }
+
   /**
    * How likely tokens are by the model's own distribution.
    * @param logits - as the model gave them

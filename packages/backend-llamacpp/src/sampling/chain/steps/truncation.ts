@@ -8,7 +8,10 @@ const { fround } = Math
 /** Tokens this much less likely than the likeliest are never drawn, at temperature 1, and add nothing to the entropy. */
 const negligible = 34
 
-/** Leaves the k likeliest tokens, sorted; 1 or more. */
+/**
+ * Leaves the k likeliest tokens, sorted.
+ * @param count - 1 or more
+ */
 export function topKStep(count: number): ChainStep {
   return (candidates) => {
     if (candidates.isSorted) candidates.keepSorted(count)
@@ -49,8 +52,9 @@ function meanOf(logits: Float32Array, size: number, from: number, power: 1 | 2):
 }
 
 /**
- * Nucleus sampling: leaves the likeliest tokens that together reach a probability below 1. The sum is made in
+ * Nucleus sampling: leaves the likeliest tokens that together reach a probability. The sum is made in
  * single precision, like llama.cpp's.
+ * @param probability - below 1
  * @param least - as many tokens stay, if there are as many
  */
 export function topPStep(probability: number, least = 0): ChainStep {
@@ -119,11 +123,12 @@ function hasEnough(candidates: Candidates, from: number, least: number): boolean
 
 /**
  * Locally typical sampling: leaves the tokens whose surprise is nearest to the expected one, until
- * they have a probability below 1. They come out in this order, as from llama.cpp's `typical`.
+ * they have a probability. They come out in this order, as from llama.cpp's `typical`.
+ * @param share - the probability, below 1
  * @param least - as many tokens stay, if there are as many
  */
-export function typicalStep(probability: number, least = 0): ChainStep {
-  const reach = fround(probability)
+export function typicalStep(share: number, least = 0): ChainStep {
+  const reach = fround(share)
   const radix = new RadixSort()
   let places = new Int32Array(0)
   let scores = new Float32Array(0)
