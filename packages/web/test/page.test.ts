@@ -373,6 +373,16 @@ t.test('the live view begins with what the flight recorder knows', (t) => {
   const { answers, prompts } = tokensBySecond(frames, 100_000)
   t.same([answers.at(-9), prompts.at(-9)], [3, 40])
   t.same(percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))?.p50, 1000)
+  let looks = 0
+  const steps = Array.from({ length: 40 }, (_, second) => ({
+    ...recording.steps[0]!,
+    get atMs() {
+      looks++
+      return second * 1000
+    },
+  }))
+  t.equal(withPast(state, { ...recording, steps }).frames.length, 40)
+  t.equal(looks, 40, 'each step is looked at once, as there may be very many')
   t.end()
 })
 

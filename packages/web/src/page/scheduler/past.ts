@@ -32,16 +32,16 @@ type ToClock = (atMs: number) => number
 
 /** The steps and first tokens of each second since then. */
 function framesOf({ steps, arrivals }: Recording, toClock: ToClock, since: number) {
-  const secondOf = ({ atMs }: { readonly atMs: number }): number =>
-    Math.floor(toClock(atMs) / frameMs) * frameMs
   const firsts = arrivals.flatMap(({ atMs, firstTokenMs: ms }) =>
     ms === undefined ? [] : [{ atMs: atMs + ms, ms }],
   )
-  const seconds = [...new Set([...steps, ...firsts].map(secondOf))].filter((from) => from >= since)
+  const stepsBySecond = bySecond(steps, toClock, since)
+  const firstsBySecond = bySecond(firsts, toClock, since)
+  const seconds = [...new Set([...stepsBySecond.keys(), ...firstsBySecond.keys()])]
   return seconds
     .sort((a, b) => a - b)
     .map((from): Omit<ActivityFrame, 'spans'> => {
-      const own = steps.filter((step) => secondOf(step) === from)
+      const own = stepsBySecond.get(from) ?? []
       const sum = (of: (step: RecordedStep) => number): number =>
         own.reduce((total, step) => total + of(step), 0)
       const tokensOf = ({ chunks }: RecordedStep): number =>
@@ -58,12 +58,28 @@ function framesOf({ steps, arrivals }: Recording, toClock: ToClock, since: numbe
           prefillSequences: sum(({ chunks }) => chunks.length),
           decodeSequences: sum(({ decode }) => decode),
         },
-        firstTokensMs: firsts.filter((first) => secondOf(first) === from).map(({ ms }) => ms),
+        firstTokensMs: (firstsBySecond.get(from) ?? []).map(({ ms }) => ms),
         itl: [],
         tenants: {},
         ended: [],
       }
     })
+}
+
+/** What happened in each second since then, in one pass: a recording has a hundred thousand steps. */
+function bySecond<T extends { readonly atMs: number }>(
+  all: readonly T[],
+  toClock: ToClock,
+  since: number,
+): ReadonlyMap<number, readonly T[]> {
+  const found = new Map<number, T[]>()
+  for (const one of all) {
+    const from = Math.floor(toClock(one.atMs) / frameMs) * frameMs
+    const own = found.get(from)
+    if (own !== undefined) own.push(one)
+    else if (from >= since) found.set(from, [one])
+  }
+  return found
 }
 
 /** Requests in slots: each has the first one that is free when it comes, and waits until there is one. */
