@@ -50,8 +50,8 @@ export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
     const isSeen = images !== undefined && randomSource(seed, 'image', index)() < images.share
     const at = Math.max(0, item.inputTokens - 1)
     const image = isSeen && { type: 'image' as const, at, data: `${images.tokens} ${index}` }
-    const { tenant = pick(tenants, 'job', index), model = pick(models, 'model', index) } =
-      before ?? {}
+    const tenant = before === undefined ? pick(tenants, 'job', index) : before.tenant
+    const model = before === undefined ? pick(models, 'model', index) : before.model
     const chosen = defined({ media: image ? [image] : undefined, retainMs, tenant, model })
     return { id: String(index), arrival, prompt, maxTokens, ...request, ...chosen }
   }

@@ -89,7 +89,7 @@ export class SimulatedFleet implements RequestService {
     if (placed === undefined) return
     const { machine } = placed
     // Its machine may be dead, though nobody has noticed.
-    if (machine?.isDead === false) machine.engine.cancel(id)
+    if (machine !== undefined && !machine.isDead) machine.engine.cancel(id)
     else this.#fail(placed, 'cancelled', cancelReason)
   }
 
@@ -136,7 +136,7 @@ export class SimulatedFleet implements RequestService {
         const machine = this.#byId.get(worker)
         placed.machine = machine
         // A front may not have noticed yet that a machine is gone.
-        if (machine?.isDead !== false) return
+        if (machine === undefined || machine.isDead) return
         const continuedTokens = placed.answer.length
         machine.onPlaced({ id, ...prompt, continuedTokens }, front.name, placement)
         this.#submit(placed, machine)

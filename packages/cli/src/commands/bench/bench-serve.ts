@@ -83,14 +83,16 @@ Exit codes: the same as \`cllm bench serve\`.
     const apis = apiNames(specs, flags.api)
     const watch = new MachineWatch()
     const started: StartedServer[] = []
+    const start = async (command: string): Promise<URL> => {
+      const options = { timeoutMs: flags['start-timeout'], signal: io.signal }
+      const server = await startServer(command, options)
+      started.push(server)
+      return server.url
+    }
     try {
       const targets: Target[] = []
       for (const spec of specs) {
-        if ('command' in spec) {
-          const options = { timeoutMs: flags['start-timeout'], signal: io.signal }
-          started.push(await startServer(spec.command, options))
-        }
-        const url = 'url' in spec ? spec.url : started.at(-1)!.url
+        const url = 'url' in spec ? spec.url : await start(spec.command)
         // In some servers an idle connection occupies a thread, and every client keeps one open.
         const { name } = spec
         const target = readTarget({ name, url }, apis.get(name)!, 'new', flags, io.env)
