@@ -90,18 +90,39 @@ export interface Bindings {
   getGgmlType(name: string): number | undefined
 }
 
-const contextMethods = (
-  'init initBatch addToBatch decodeBatch sampleToken disposeSequence ' +
-  'removeTokenCellsFromSequence copySequenceStateFromOtherSequence ' +
-  'getSequenceKvCacheMinPosition getSequenceKvCacheMaxPosition getEmbedding getThreads ' +
-  'dispose'
-).split(' ')
+const contextMethods = [
+  'init',
+  'initBatch',
+  'addToBatch',
+  'decodeBatch',
+  'sampleToken',
+  'disposeSequence',
+  'removeTokenCellsFromSequence',
+  'copySequenceStateFromOtherSequence',
+  'getSequenceKvCacheMinPosition',
+  'getSequenceKvCacheMaxPosition',
+  'getEmbedding',
+  'getThreads',
+  'dispose',
+]
 
-const modelMethods = (
-  'tokenize detokenize getTokenString getTokenAttributes isEogToken getVocabularyType ' +
-  'shouldPrependBosToken tokenBos tokenEos prefixToken suffixToken middleToken ' +
-  'getTrainContextSize getTotalParameters getTotalSize'
-).split(' ')
+const modelMethods = [
+  'tokenize',
+  'detokenize',
+  'getTokenString',
+  'getTokenAttributes',
+  'isEogToken',
+  'getVocabularyType',
+  'shouldPrependBosToken',
+  'tokenBos',
+  'tokenEos',
+  'prefixToken',
+  'suffixToken',
+  'middleToken',
+  'getTrainContextSize',
+  'getTotalParameters',
+  'getTotalSize',
+]
 
 /** @throws CllmError `internal` when the addon lacks an export that is used here */
 export function checkBindings(value: unknown): Bindings {

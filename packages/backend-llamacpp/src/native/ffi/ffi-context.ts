@@ -267,6 +267,7 @@ export class FfiContext implements LogitsContext {
     this.pool.dispose()
   }
 
+  /** What calls are given: it throws once the context was disposed of. */
   get #context(): Pointer {
     this.#check()
     return this.context
