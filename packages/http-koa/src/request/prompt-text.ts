@@ -9,8 +9,9 @@ export const promptText = async (client: EngineClient, prompt: Prompt): Promise<
 /** The same as the model sees it: with the text of the token that begins it. */
 export async function promptTextWithBos(client: EngineClient, info: EngineInfo, prompt: Prompt) {
   const { text, tokens } = await textAndTokens(client, prompt)
+  if (text.startsWith(info.model.details?.bosToken ?? '')) return text
   const bos = await bosOf(client, info, tokens)
-  if (text.startsWith(bos)) return text
+  if (bos === '') return text
   return `${bos}${text.startsWith(' ') ? '' : ' '}${text}`
 }
 
