@@ -94,7 +94,7 @@ const proofs: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     ],
   },
   'memory growth': {
-    'core/test/engine/report/request-tracker.test.ts': [
+    'core/test/engine/report/engine-report.test.ts': [
       'what it keeps of ended requests is bounded',
     ],
   },

@@ -111,7 +111,11 @@ export function filePart(type: MediaType, given: unknown, field: string): Omit<P
  *
  * @throws as {@link checkMedia}
  */
-export function shownMessages(messages: readonly ChatMessage[], model: Sight): ChatMessage[] {
+export function shownMessages(
+  messages: readonly ChatMessage[],
+  model: Sight,
+): readonly ChatMessage[] {
+  if (!messages.some(({ media }) => media !== undefined)) return messages
   const last = messages.findLastIndex(({ role }) => role !== 'system')
   return messages.map((message, index) => {
     const { media, content, ...others } = message

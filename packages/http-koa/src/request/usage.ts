@@ -9,7 +9,8 @@ import type { EndEvent } from './generation.js'
 export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[], reasoningTokens?: number) {
   const [first] = ends
   const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.usage ?? {}
-  const generated = sum(ends.map(({ usage }) => usage.generatedTokens))
+  let generated = 0
+  for (const { usage } of ends) generated += usage.generatedTokens
   return {
     prompt_tokens: promptTokens,
     completion_tokens: generated,
@@ -58,8 +59,11 @@ function figures(
 export const ratio = (value: number, by: number): number => (by > 0 ? value / by : 0)
 
 /** The sum of numbers. */
-export const sum = (numbers: readonly number[]): number =>
-  numbers.reduce((total, number) => total + number, 0)
+export function sum(numbers: readonly number[]): number {
+  let total = 0
+  for (const number of numbers) total += number
+  return total
+}
 
 /** Progress in llama-server's form; `timeMs` from the request's start. */
 export const promptProgress = (event: PromptProgress, timeMs: number) => ({

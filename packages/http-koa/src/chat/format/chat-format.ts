@@ -37,11 +37,11 @@ export type ArgumentsFormat =
 export interface ArgumentMarks {
   /** Before the name of an argument. */
   readonly open: string
-  /** Between the name and the value; may hold one {@link anyText} that tells the type. */
+  /** Between the name and the value; may hold one `anyText` that tells the type. */
   readonly value: string
-  /** What that {@link anyText} is where the value is a text. */
+  /** What that `anyText` is where the value is a text. */
   readonly textType?: string
-  /** Behind the value; may hold {@link argumentName}. */
+  /** Behind the value; may hold `argumentName`. */
   readonly close: string
   /** White space that the template puts around a value. */
   readonly before: string
@@ -54,7 +54,7 @@ export interface CallFormat {
   readonly gap?: string
   /** What may stand before the first call; may be empty. */
   readonly section: string
-  /** From there to the arguments, with {@link toolName} where the name is outside of these; may be empty. */
+  /** From there to the arguments, with `toolName` where the name is outside of these; may be empty. */
   readonly head: string
   readonly arguments: ArgumentsFormat
   /** What may stand behind a call, or between two. */
