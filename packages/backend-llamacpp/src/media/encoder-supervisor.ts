@@ -114,7 +114,7 @@ export class EncoderSupervisor {
     try {
       return await this.#ready(this.#fork({ ...onCpu, gpuLibrary }))
     } catch (error) {
-      if (this.#isClosed || this.#child?.signalCode === 'SIGKILL') throw error
+      if (this.#isClosed) throw error
       const child = await this.#ready(this.#fork(onCpu))
       const message = 'the GPU cannot take the projector: the CPU encodes images and sounds'
       this.logger.warn({ err: error }, message)

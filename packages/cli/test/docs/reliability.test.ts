@@ -94,9 +94,7 @@ const proofs: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     ],
   },
   'memory growth': {
-    'core/test/engine/report/engine-report.test.ts': [
-      'what it keeps of ended requests is bounded',
-    ],
+    'core/test/engine/report/engine-report.test.ts': ['what it keeps of ended requests is bounded'],
   },
   drain: {
     'http-koa/test/server/koa-transport.test.ts': [
