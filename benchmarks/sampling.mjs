@@ -3,8 +3,7 @@
 // model's logits. Nothing is loaded and no forward pass made.
 import { parseArgs } from 'node:util'
 import { ChainSampler } from '../packages/backend-llamacpp/dist/sampling/chain/chain-sampler.js'
-import { rawLogprobs } from '../packages/backend-llamacpp/dist/sampling/chain/logprobs.js'
-import { SamplerWorkspace } from '../packages/backend-llamacpp/dist/sampling/chain/sampling-chain.js'
+import { SamplerWorkspace } from '../packages/backend-llamacpp/dist/sampling/chain/sampler-workspace.js'
 import { defaultSampling } from '../packages/core/dist/index.js'
 import { randomOf } from './lib/prompts.mjs'
 import { median, table } from './lib/statistics.mjs'
@@ -78,7 +77,7 @@ for (const [shape, create] of Object.entries(shapes)) {
     }
     rows.push([shape, name, ...measure(draw)])
   }
-  const read = (sequence) => rawLogprobs(workspace, logits[sequence], 7, 20)
+  const read = (sequence) => workspace.rawLogprobs(logits[sequence], 7, 20)
   rows.push([shape, '20 log probabilities', ...measure(read)])
 }
 const heading = ['logits', 'sampler', 'min ms', 'median ms', `${sequences}: min ms`, 'median ms']
