@@ -1,6 +1,6 @@
 // What each default costs and gains: the server as it is, in turns with one that has this default switched off.
 // Only two servers are in memory at a time. Writes the table of docs/defaults.md; with `--quick` from fewer and
-// shorter requests, in ten minutes for all.
+// shorter requests, in half an hour for all.
 import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import { closedLoop } from './lib/closed-loop.mjs'
