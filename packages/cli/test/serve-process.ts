@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
+import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
@@ -20,16 +21,25 @@ export interface Running {
 }
 
 /** Starts `cllm serve`. */
-function run(args: readonly string[]): ChildProcess {
+function run(args: readonly string[], env: NodeJS.ProcessEnv = {}): ChildProcess {
   return spawn(process.execPath, [bin, 'serve', ...args], {
-    env: plainEnvironment(process.env),
+    env: { ...plainEnvironment(process.env), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
 }
 
 /** Starts it on stories15m's usual terms and waits until it listens. */
 export async function serve(t: Test, ...args: readonly string[]): Promise<Running> {
-  const child = run([...usual, ...args])
+  return await listening(t, run([...usual, ...args]))
+}
+
+/** The same, with nothing of what other tests' servers have learned: one of them may have had slow copies. */
+export async function serveAnew(t: Test, ...args: readonly string[]): Promise<Running> {
+  const env = { CLLM_CACHE: dirname(model), XDG_CACHE_HOME: join(t.testdirName, 'cache') }
+  return await listening(t, run([...usual, ...args], env))
+}
+
+async function listening(t: Test, child: ChildProcess): Promise<Running> {
   t.teardown(() => child.kill('SIGKILL'))
   const errors = text(child.stderr!)
   const lines = createInterface(child.stdout!)

@@ -9,7 +9,7 @@ import { findNativeLibraries } from '../../src/engine/native-library.js'
 import { loadConfig } from '../../src/config/load-config.js'
 import { createProtocols } from '../../src/api/http-options.js'
 import { loadRegistry } from '../../src/plugins/load-registry.js'
-import { serve } from '../serve-process.js'
+import { serve, serveAnew } from '../serve-process.js'
 import { startBrowser } from './browser.js'
 import { inside } from '../inside.js'
 import { images, picture, textOnly } from './attachments.js'
@@ -34,7 +34,7 @@ function withTools(t: Test): string {
 
 t.test('the page of a server without keys, used as a person would', { skip }, async (t) => {
   const [{ url }, browser] = await Promise.all([
-    serve(t, '--model', 'stories15m', '--slots', '4', '--config', withTools(t)),
+    serveAnew(t, '--model', 'stories15m', '--slots', '4', '--config', withTools(t)),
     startBrowser(t, executable!),
   ])
   const step = await visit(t, browser, url)
