@@ -3,6 +3,13 @@ import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 
+/** A folder in memory for the states of models that are unloaded for others. */
+export interface UnloadedStates {
+  readonly folder: string
+  /** Removes it with all that is in it; nothing is written from then on. */
+  remove(): void
+}
+
 /** Where Linux has files in memory. */
 const memoryFolder = '/dev/shm'
 const prefix = 'cllm-states-'
@@ -10,15 +17,11 @@ const prefix = 'cllm-states-'
 /** Beside each folder: whoever made it listens there, and is found from other containers, too. */
 const socketOf = (folder: string): string => `${folder}.sock`
 
-/**
- * Makes a folder in memory for the states of models that are unloaded for others; undefined where the operating system
- * has no files in memory.
- */
-export function openUnloadedStates(inMemory = memoryFolder) {
+/** Makes a folder; undefined where the operating system has no files in memory. */
+export function openUnloadedStates(inMemory = memoryFolder): UnloadedStates | undefined {
   const folder = join(inMemory, `${prefix}${randomUUID()}`)
   // Without one it is taken for left: no more than its states is lost.
   const alive = createServer((socket) => socket.destroy()).on('error', () => {})
-  /** Removes it with all that is in it; nothing is written from then on. */
   const close = (): void => {
     alive.close()
     remove(folder)

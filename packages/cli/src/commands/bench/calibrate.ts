@@ -4,6 +4,7 @@ import { passMachine, type PassCosts } from '@cllm/simulation'
 import {
   type CheckedStep,
   type CostFile,
+  type FittedCosts,
   fitCosts,
   formatNumber,
   longContext,
@@ -95,7 +96,10 @@ async function fitSteps(backend: Backend, repeats: number | undefined, io: Comma
   }
 }
 
-function calibrationTable(fitted: Awaited<ReturnType<typeof fitSteps>>, costs: PassCosts) {
+function calibrationTable(
+  fitted: FittedCosts & { readonly chunkMultiple: number },
+  costs: PassCosts,
+) {
   const { steps, error, chunkMultiple } = fitted
   const { decode, prefill, copy, loop } = costs
   const ms = (value: number) => `${Number(value.toPrecision(3))} ms`

@@ -100,8 +100,21 @@ export async function downloadedModel(folder: string, name: string): Promise<Dow
   throw new CllmError('model_unavailable', message)
 }
 
+/** A catalog model and whether it is downloaded. */
+interface ModelListing extends Pick<CatalogEntry, 'name' | 'title' | 'licence'> {
+  /** Size of the file, or its size once downloaded, with its projector. */
+  readonly bytes: number
+  /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
+  readonly memoryBytes: number | null
+  /** Whether a download is checked against a known hash. */
+  readonly checked: boolean
+  readonly present: boolean
+  /** Path of the file, whether or not it is downloaded. */
+  readonly path: string
+}
+
 /** The models of the catalog, and whether each is in the cache folder. */
-export async function listModels(cacheFolder: string) {
+export async function listModels(cacheFolder: string): Promise<ModelListing[]> {
   const listed = catalog.map(async (entry) => {
     const { name, title, licence, bytes, file, sources, projector } = entry
     const path = join(cacheFolder, file)
@@ -110,14 +123,10 @@ export async function listModels(cacheFolder: string) {
       name,
       title,
       licence,
-      /** Size of the file, or its size once downloaded, with its projector. */
       bytes: (found?.size ?? bytes) + (projector?.bytes ?? 0),
-      /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
       memoryBytes: memoryOf(entry, 1) ?? null,
-      /** Whether a download is checked against a known hash. */
       checked: sources[0].sha256 !== undefined,
       present: found !== undefined,
-      /** Path of the file, whether or not it is downloaded. */
       path,
     }
   })
@@ -125,10 +134,7 @@ export async function listModels(cacheFolder: string) {
 }
 
 /** The listing as a table for the terminal, on a machine with this many free bytes. */
-export function modelTable(
-  models: Awaited<ReturnType<typeof listModels>>,
-  available: number,
-): string {
+export function modelTable(models: readonly ModelListing[], available: number): string {
   const rows = models.map((model) => {
     const { name, bytes, memoryBytes, licence, present, title, checked } = model
     const size = `${checked || present ? '' : '~'}${formatBytes(bytes)}`

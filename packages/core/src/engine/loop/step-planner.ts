@@ -21,6 +21,16 @@ import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-o
 /** Admissions that took longer than this are a pause for requests that decode. */
 const pauseMs = 2
 
+/** What is to be computed next. */
+interface PlannedStep {
+  /** None: nothing can be computed now. */
+  readonly parts: readonly StepPart[]
+  /** When the policy wants to be asked again, though nothing may happen before. */
+  readonly wakeAt: number | undefined
+  /** Whether the next plan may wait until then, or until something has happened. */
+  readonly mayRest: boolean
+}
+
 /** Asks the policy what the next step is, and does what it takes: slots are given out and taken back. */
 @injectable()
 export class StepPlanner {
@@ -40,12 +50,8 @@ export class StepPlanner {
     this.takesTime = speculator.takesTime
   }
 
-  /**
-   * The parts of the next step; none: nothing can be computed now. Beside them when the policy wants to be asked
-   * again, though nothing may happen before, and whether the next plan may wait until then, or until something has
-   * happened. Throws `policy_failed`.
-   */
-  async next(now: number) {
+  /** The next step. Throws `policy_failed`. */
+  async next(now: number): Promise<PlannedStep> {
     const { waiting, running } = this.table
     const { batchSize } = this.backend.limits
     if (this.table.samples.all.size > 0) this.table.turnSamples(now)

@@ -12,6 +12,13 @@ import type { StopMatch } from './stop-matcher.js'
 import type { OutputLogprobs } from '../../contracts/model/backend.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 
+/** Events to publish, and the requests that end with them. */
+interface Published {
+  readonly events: readonly AddressedEvent[]
+  /** With the error of each request that could not be detokenized. */
+  readonly ended: ReadonlyMap<Sequence, CllmError | undefined>
+}
+
 /** Turns sampled tokens into events, one batch a step. */
 @injectable()
 export class OutputProcessor {
@@ -58,11 +65,8 @@ export class OutputProcessor {
     )
   }
 
-  /**
-   * Takes the events to publish now, and the requests that end with them: with its error each that could not be
-   * detokenized.
-   */
-  take(now: number) {
+  /** Takes everything to publish now. */
+  take(now: number): Published {
     const ended = new Map<Sequence, CllmError | undefined>()
     const fresh = this.#fresh
     this.#fresh = []

@@ -10,7 +10,7 @@ import { parsedJson } from '../../fields/fields.js'
 import type { EndEvent, Generation, GenerationEvent } from '../../request/generation.js'
 import { startThinking } from '../../request/limit-thinking.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
-import { type messageSchema, toMessageRequest } from './messages-request.js'
+import { type MessageRequest, type messageSchema, toMessageRequest } from './messages-request.js'
 import type { AnswerPart } from '../../chat/answer/answer-part.js'
 
 /** The schema of Anthropic's errors. */
@@ -220,7 +220,7 @@ function messageEvents(
   call: Call,
   { promptTokens }: Generation,
   head: object,
-  { form, keptTokens }: Awaited<ReturnType<typeof toMessageRequest>>,
+  { form, keptTokens }: MessageRequest,
   write: (text: string) => void,
 ): Encoder<GenerationEvent> {
   const send: Send = (type, members) => {
