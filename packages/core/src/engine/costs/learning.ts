@@ -29,7 +29,7 @@ export class Learning implements LoopWork {
     @inject(ENGINE_COSTS) { steps }: EngineCosts,
     @inject(Speculator) drafts: Speculator,
   ) {
-    this.#parts = { backend, policy, steps: steps.fit, drafts }
+    this.#parts = { backend, policy, steps, drafts }
     this.#next = clock.now() + betweenMs
   }
 

@@ -1,8 +1,17 @@
+import type { Learner } from '../../contracts/services.js'
 import { LinearFit } from './linear-fit.js'
 
 /** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
 const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40, 2]
+/** Where a prompt token and a copy are in it. */
+const [tokenAt, copyAt] = [5, 7]
 const kinds = [...Array<string>(3).fill('decode'), ...Array<string>(6).fill('prefill')]
+
+/**
+ * So many copies were seen before their cost is kept for later processes: one that falls into a stall of the machine
+ * seems so dear that those would long compute anew what they could copy.
+ */
+const copiesToKeep = 3
 
 /** Options of {@link StepCostModel}. */
 export interface StepCostOptions {
@@ -35,9 +44,11 @@ export interface StepCostOptions {
  * keeps its proportion to the prompts' tokens that it saves. Estimates are a pure function of the steps observed, so a
  * scheduling policy can own an instance.
  */
-export class StepCostModel {
+export class StepCostModel implements Learner {
   /** What was learned. */
   readonly fit: LinearFit
+  #copies = 0
+  #recalledCopyMs: number | undefined
 
   constructor({ memory = 0.9, outlier = 2 }: StepCostOptions = {}) {
     this.fit = new LinearFit({ prior, memory, outlier, kinds })
@@ -79,11 +90,28 @@ export class StepCostModel {
 
   /** Milliseconds that copying a slot adds. */
   get copyMs(): number {
-    return this.fit.coefficients[7] ?? 0
+    return this.fit.coefficients[copyAt] ?? 0
+  }
+
+  /** Its coefficients; of copies the cost that it began with, until enough were seen. */
+  learned(): readonly number[] | undefined {
+    const learned = this.fit.learned()
+    if (this.#copies >= copiesToKeep) return learned
+    return learned?.with(
+      copyAt,
+      this.#recalledCopyMs ?? (learned[tokenAt]! * prior[copyAt]!) / prior[tokenAt]!,
+    )
+  }
+
+  /** @throws where they are none */
+  recall(learned: unknown): void {
+    this.fit.recall(learned)
+    if (learned !== undefined) this.#recalledCopyMs = this.copyMs
   }
 
   /** Learns from a step with this work. A duration that is not finite and above 0 is ignored. */
   onWork(work: StepWork, durationMs: number): void {
+    this.#copies += work.copies ?? 0
     this.fit.observe(stepFeatures(work), durationMs)
   }
 }

@@ -141,7 +141,7 @@ t.test('what was learned before is believed, until steps show otherwise', (t) =>
   }
   const recalled = (): StepCostModel => {
     const model = new StepCostModel()
-    model.fit.recall(JSON.parse(JSON.stringify(before.fit.learned())))
+    model.recall(JSON.parse(JSON.stringify(before.learned())))
     return model
   }
   const work = { decoding: [100, 200], chunks: [] }
@@ -208,6 +208,33 @@ t.test('learns what a copy adds, whatever the steps beside it compute', (t) => {
   }
   t.ok(Math.abs(model.copyMs / 90 - 1) < 0.05, `${model.copyMs.toFixed(1)} of 90 ms`)
   t.ok(Math.abs(model.decodeMs([0]) / 21 - 1) < 0.1, 'and decoding as without copies')
+  t.end()
+})
+
+t.test('a copy that fell into a stall of the machine is not kept for later processes', (t) => {
+  const afterCopies = (known: unknown, ...copies: number[]): StepCostModel => {
+    const model = new StepCostModel()
+    model.recall(known)
+    const random = randomNumbers(5)
+    for (let index = 0; index < 100; index++) {
+      const work = randomStep(random)
+      observe(model, work, durationMs(machine, work))
+    }
+    for (const ms of copies) {
+      const work = { decoding: [100], chunks: [], copies: 1 }
+      model.onWork(work, durationMs(machine, work) + ms)
+    }
+    const next = new StepCostModel()
+    next.recall(JSON.parse(JSON.stringify(model.learned())))
+    return next
+  }
+  const fresh = afterCopies(undefined)
+  const stalled = afterCopies(undefined, 20 * fresh.copyMs)
+  t.ok(stalled.copyMs / fresh.copyMs < 1.1, `${stalled.copyMs} ms, without it ${fresh.copyMs}`)
+  const steady = afterCopies(undefined, ...Array<number>(60).fill(2))
+  t.ok(steady.copyMs < fresh.copyMs / 4, `${steady.copyMs} of 2 ms`)
+  t.equal(afterCopies(steady.learned(), 500).copyMs, steady.copyMs)
+  t.equal(new StepCostModel().learned(), undefined, 'nothing yet')
   t.end()
 })
 

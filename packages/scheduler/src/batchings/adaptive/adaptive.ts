@@ -155,10 +155,10 @@ export const adaptive = defineBatching({
         }
         anticipation.observe(event)
       },
-      learned: () => ({ steps: costs.fit.learned(), joint: jointCosts.fit.learned() }),
+      learned: () => ({ steps: costs.learned(), joint: jointCosts.fit.learned() }),
       recall(learned) {
         const { steps, joint } = learnedCosts.parse(learned)
-        costs.fit.recall(steps)
+        costs.recall(steps)
         jointCosts.fit.recall(joint)
       },
     }
