@@ -91,6 +91,8 @@ t.test('cllm config', async (t) => {
   t.match(yaml.stdout, /\n {2}slots: 2 # --slots\n/)
   t.match(yaml.stdout, /\n {2}gpu: off # CLLM_GPU\n/)
   t.match(yaml.stdout, /\n {2}host: 127\.0\.0\.1 # default\n/)
+  t.match(yaml.stdout, /\n {2}lora: \[\] # default\n/)
+  t.match(yaml.stdout, /\n {2}protocol_options: \{\} # default\n/)
   t.match(yaml.stderr, /^warning: .*: server\.num_threads\n$/)
 
   const json = await run(['config', '--json', '--config', file, '--slots', '2'], {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { Document, isScalar, type Scalar } from 'yaml'
+import { Document, isScalar, type Scalar, type YAMLMap, type YAMLSeq } from 'yaml'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { options } from '../../config/options/schema.js'
 import type { CommandIo } from '../command.js'
@@ -26,10 +26,13 @@ function toDocument({ config, sources }: LoadedConfig, onlyChanged: boolean): Do
     const path = option.path.split('.')
     const value = path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], config)
     if (onlyChanged && isDeepStrictEqual(value, option.default)) continue
-    const pair = document.createPair(path.pop(), option.isSecret ? null : value)
+    const shown = option.isSecret ? null : value
+    const pair = document.createPair<Scalar, Scalar | YAMLMap | YAMLSeq>(path.pop(), shown)
+    const node = pair.value!
+    if (!isScalar(node)) node.flow = node.items.length === 0
     const source = ` ${sources.get(option.path)}`
-    if (isScalar(pair.value)) pair.value.comment = source
-    else (pair.key as Scalar).commentBefore = source
+    if (isScalar(node) || node.flow) node.comment = source
+    else pair.key.commentBefore = source
     document.addIn(path, pair)
   }
   return document
