@@ -257,7 +257,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.restarts++
     const now = this.clock.now()
     const { restartDelaysMs } = this.options
-    if (now - this.#upSince >= stableMs) this.#deaths = 0
+    if (wasUp && now - this.#upSince >= stableMs) this.#deaths = 0
     const delayMs = restartDelaysMs[this.#deaths++] ?? restartDelaysMs.at(-1) ?? 0
     const fields = { reason: why, delayMs, requests: this.#work.requests.size }
     this.logger.error(fields, 'the engine is gone and is started again')
