@@ -57,6 +57,7 @@ t.test('the suite finds what is wrong with a router', async (t) => {
   for (const defect of defects) {
     const failures = await failuresOf(
       async (t) => await testRouter(t, defect, { countsFiles: true }),
+      /./,
     )
     t.ok(failures.length > 0, `${defect.name}: ${failures[0]}`)
   }

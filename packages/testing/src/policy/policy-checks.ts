@@ -105,8 +105,7 @@ export function assertReadmits(make: () => SchedulerPolicy): void {
     deferred.add(id)
     return true
   }
-  const requests = 12
-  for (let index = 0; index < requests; index++) {
+  for (let index = 0; index < 12; index++) {
     const deadline = simulation.now + 10_000
     simulation.arrive({ ...favourite, id: `request-${index}`, arrival: 0, deadline })
   }
@@ -180,6 +179,7 @@ const nominalPassMs = 0.15
 
 /** 10,000 wait and slots come free again and again: how long does a plan take? */
 export function assertQuick(make: () => SchedulerPolicy, maxPlanMs: number): void {
+  if (maxPlanMs === Infinity) return
   const simulation = simulate(someSlots)
   const all = (crowd ??= Array.from({ length: 10_000 }, (_, index) => crowdRequest(index)))
   for (const request of all) simulation.join(request)

@@ -25,7 +25,7 @@ export interface TestPolicyOptions {
    */
   readonly maxIdleMs?: number
   /**
-   * Milliseconds of a plan that admits when 10,000 requests wait; default 2. The fastest tenth of the
+   * Milliseconds of a plan that admits when 10,000 requests wait; default 2, Infinity: any. The fastest tenth of the
    * plans counts, which other work on the machine does not disturb. This is for a machine that copies
    * the 10,000 and compares them once in 0.15 ms: a slower one gets as much more time.
    */

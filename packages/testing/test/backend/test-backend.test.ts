@@ -439,7 +439,7 @@ function withTokenizer(change: (tokenizer: FakeTokenizer) => Partial<Tokenizer>)
 
 t.test('the suite finds a backend that', async (t) => {
   for (const [defect, message, make] of broken) {
-    const recording = new RecordingContext()
+    const recording = new RecordingContext(message)
     await testBackend(recording, make, { adapter: 'other.gguf' })
     t.match(recording.failures.join('\n'), message, defect)
   }

@@ -11,6 +11,7 @@ import {
   defineOrder,
 } from '@cllm/core'
 import { firstComeFirstServed, testBatching, testOrder, testPolicy } from '@cllm/testing'
+import * as fc from 'fast-check'
 import t from 'tap'
 import { RecordingContext } from '../recording-context.js'
 
@@ -272,9 +273,14 @@ const broken: [string, RegExp, () => SchedulerPolicy][] = [
 ]
 let count = 0
 
+// The load that shows a defect need not be the smallest.
+const settings = fc.readConfigureGlobal()
+fc.configureGlobal({ ...settings, endOnFailure: true })
+t.teardown(() => fc.configureGlobal(settings))
+
 t.test('the suite finds', async (t) => {
   for (const [defect, message, make] of broken) {
-    const recording = new RecordingContext()
+    const recording = new RecordingContext(message)
     await testPolicy(recording, make)
     t.match(recording.failures.join('\n'), message, defect)
   }
@@ -452,7 +458,7 @@ const brokenBatchings: [string, RegExp, BatchingDefinition][] = [
 
 t.test('the suite finds what is wrong with an order', async (t) => {
   for (const [defect, message, broken] of brokenOrders) {
-    const recording = new RecordingContext()
+    const recording = new RecordingContext(message)
     await testOrder(recording, broken, [batching()], { runs: 30, maxOvertaking: 2000 })
     t.match(recording.failures.join('\n'), message, defect)
   }
@@ -460,7 +466,7 @@ t.test('the suite finds what is wrong with an order', async (t) => {
 
 t.test('the suite finds what is wrong with a batching', async (t) => {
   for (const [defect, message, broken] of brokenBatchings) {
-    const recording = new RecordingContext()
+    const recording = new RecordingContext(message)
     await testBatching(recording, broken, [order()], { runs: 30 })
     t.match(recording.failures.join('\n'), message, defect)
   }
