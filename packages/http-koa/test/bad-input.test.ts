@@ -2,6 +2,7 @@ import t from 'tap'
 import type { z } from 'zod'
 import {
   addressOf,
+  ask,
   checkUnharmed,
   errorShape,
   everyRoute,
@@ -35,6 +36,10 @@ t.test('every route is in these tests', (t) => {
   }
   t.end()
 })
+
+/** Whether a route is asked this one of several things: each route a part of them, and each of them by as many routes. */
+const isDue = (route: number, nth: number, share: number): boolean =>
+  process.argv.includes('--all') || route % share === nth % share
 
 /** Values of any type, as JSON that `JSON.stringify` may not write. */
 const values = [
@@ -90,7 +95,7 @@ t.test('bad bodies', async (t) => {
   const longPrompt = JSON.stringify('x'.repeat(150_000))
   const parts = '--x\r\nContent-Disposition: form-data; name="prompt"\r\n\r\na\r\n--x--\r\n'
   const generates = /generate|completion|responses|chat/
-  for (const route of takeBodies) {
+  for (const [nth, route] of takeBodies.entries()) {
     const { path } = route
     const valid = JSON.stringify(validBodies[path])
     const long = valid.replace('"a"', longPrompt)
@@ -113,7 +118,8 @@ t.test('bad bodies', async (t) => {
       ['a form in parts', 400, parts, 'multipart/form-data; boundary=x'],
       ['another encoding', 400, Buffer.from(valid, 'utf16le'), 'application/json; charset=utf-16'],
     ]
-    for (const [what, status, body, type] of cases) {
+    for (const [index, [what, status, body, type]] of cases.entries()) {
+      if (isRepeated(route) && !isDue(nth, index, 4)) continue
       const answer = await send(server, route, body, type)
       const wanted = { status, body: answer.status === 200 ? {} : errorShape(path) }
       t.match({ status: answer.status, body: answer.body }, wanted, `${path}: ${what}`)
@@ -175,14 +181,14 @@ t.test('what curl -d sends, and what pages of other origins send', async (t) => 
     { 'Sec-Fetch-Site': 'none' },
   ]
   const type = 'application/x-www-form-urlencoded'
-  for (const route of takeBodies) {
+  for (const [nth, route] of takeBodies.entries()) {
     const { path } = route
     const body = JSON.stringify(validBodies[path])
-    for (const headers of welcome) {
+    for (const headers of welcome.filter((_, index) => isDue(nth, index, 3))) {
       const { status, text } = await send(server, route, body, type, headers)
       t.equal(status, 200, `${path}: ${JSON.stringify(headers)}: ${text}`)
     }
-    for (const headers of foreign) {
+    for (const headers of foreign.filter((_, index) => isDue(nth, index, 3))) {
       const answer = await send(server, route, body, 'text/plain', headers)
       const wanted = {
         status: 403,
@@ -251,27 +257,27 @@ t.test(
       const methods = own.map(({ method }) => method.toUpperCase())
       for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND']) {
         if (methods.includes(method)) continue
-        const answer = await server.get(path, { method })
+        const answer = await ask(server.url + path, { method })
         t.equal(answer.status, 405, `${method} ${path}`)
-        const allowed = (answer.headers.get('allow') ?? '').split(', ')
+        const allowed = (answer.headers.allow ?? '').split(', ')
         for (const each of methods) t.ok(allowed.includes(each), `Allow has ${each}`)
-        t.match(await answer.json(), errorShape(path), `${method} ${path}`)
+        t.match(JSON.parse(answer.text), errorShape(path), `${method} ${path}`)
       }
       if (!methods.includes('GET')) continue
       const query = '?level=detailed&level=x&model=fake&model=none&id=%00&__proto__=1&a[b]=c&%ff=%'
       for (const odd of ['', query, `?${'x'.repeat(8000)}`]) {
-        const answer = await server.get(path + odd)
-        t.ok(answer.status < 500, `${path}${odd.slice(0, 30)}: ${answer.status}`)
-        const text = await answer.text()
-        if (!answer.ok) t.match(JSON.parse(text), errorShape(path), text)
+        const { status, text } = await ask(server.url + path + odd)
+        t.ok(status < 500, `${path}${odd.slice(0, 30)}: ${status}`)
+        if (status >= 400) t.match(JSON.parse(text), errorShape(path), text)
       }
-      const head = await server.get(path, { method: 'HEAD' })
+      const head = await ask(server.url + path, { method: 'HEAD' })
       t.ok(head.status < 500, `HEAD ${path}`)
     }
     for (const path of [...paths.map((path) => `${path}/nothing/at/all`), '/%', '/%00', '//x']) {
-      const answer = await server.get(path)
+      const answer = await ask(server.url + path)
       t.equal(answer.status, 404, path)
-      t.match(await answer.json(), errorShape(new URL(answer.url).pathname), path)
+      const { pathname } = new URL(server.url + path)
+      t.match(JSON.parse(answer.text), errorShape(pathname), path)
     }
     await checkUnharmed(t, server)
   },

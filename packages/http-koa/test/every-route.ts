@@ -157,6 +157,20 @@ export async function serveEverything(transport: Partial<exported.KoaTransportOp
 /** Connections stay open, and there are no web streams: a test sends thousands of bodies. */
 const agent = new Agent({ keepAlive: true })
 
+interface Asked {
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string | number>>
+  readonly body?: string | Buffer | null
+}
+
+/** Asks for a URL, for a tenth of what `fetch` computes. */
+export async function ask(url: string, { method = 'GET', headers = {}, body }: Asked = {}) {
+  const asking = request(url, { agent, method, headers })
+  asking.end(body ?? undefined)
+  const [answer] = (await once(asking, 'response')) as [IncomingMessage]
+  return { status: answer.statusCode ?? 0, headers: answer.headers, text: await textOf(answer) }
+}
+
 /** Sends a body to a route. */
 export async function send(
   server: Served,
@@ -168,12 +182,8 @@ export async function send(
   const method = route.method.toUpperCase()
   const length = body === null ? {} : { 'content-length': Buffer.byteLength(body) }
   const all = { 'content-type': type, ...length, ...headers }
-  const asking = request(server.url + addressOf(route), { agent, method, headers: all })
-  asking.end(body ?? undefined)
-  const [answer] = (await once(asking, 'response')) as [IncomingMessage]
-  const text = await textOf(answer)
-  const isFine = answer.statusCode === 200
-  return { status: answer.statusCode, text, body: isFine ? {} : (JSON.parse(text) as object) }
+  const { status, text } = await ask(server.url + addressOf(route), { method, headers: all, body })
+  return { status, text, body: status === 200 ? {} : (JSON.parse(text) as object) }
 }
 
 /** Nothing is left behind, nothing looks like a crash, and the server goes on. */
@@ -189,6 +199,7 @@ export async function checkUnharmed(t: Test, server: Served): Promise<void> {
   )
   t.same(server.backend.violations, [])
   for (const route of takeBodies) {
+    if (isRepeated(route)) continue
     const { status, text } = await send(server, route, JSON.stringify(validBodies[route.path]))
     t.equal(status, 200, `${route.path} still works: ${text}`)
   }

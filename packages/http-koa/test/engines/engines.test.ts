@@ -12,7 +12,7 @@ import { FakeBackend, testEngineClient, testEngineDirectory } from '@cllm/testin
 import { koaTransport, watchEngines } from '@cllm/http-koa'
 import t from 'tap'
 import { wrappedPool } from '../conformance-engines.js'
-import { addressOf, errorShape, everyProtocol, everyRoute } from '../every-route.js'
+import { addressOf, ask as askFor, errorShape, everyProtocol, everyRoute } from '../every-route.js'
 import { runAll } from '../serve.js'
 
 /** Two models, one of which fits, whose engines have a recorder that says which engine it is. */
@@ -33,10 +33,9 @@ async function servePool() {
   const transports = [koaTransport({ port: 0, protocols: everyProtocol })]
   const server = createServer({ directory, transports })
   const [address] = await server.listen()
-  const ask = async (path: string, init?: RequestInit) => {
-    const answer = await fetch(`${address?.url}${path}`, init)
-    const text = await answer.text()
-    return { status: answer.status, text, json: () => JSON.parse(text) as object }
+  const ask = async (path: string, asked: Parameters<typeof askFor>[1] = {}) => {
+    const { status, text } = await askFor(`${address?.url}${path}`, asked)
+    return { status, text, json: () => JSON.parse(text) as object }
   }
   return { loads, directory, ask, close: () => server.close() }
 }
