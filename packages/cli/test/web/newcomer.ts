@@ -1,20 +1,21 @@
 import { readFileSync } from 'node:fs'
 import type { Test } from 'tap'
 import { auditAll, clipped, isDocked, layoutShift, type Visit } from './browser.js'
+import { until } from '../until.js'
 
 /** What the requests of the page's docs begin with. */
 const docs = readFileSync(new URL('../../../../docs/web-page.md', import.meta.url), 'utf8')
 const [, prefix = ''] = /"prompt": "(.*) '\$end'/.exec(docs) ?? []
 
-/** Sends a request as another client does; resolves with its status when its answer has ended. */
-async function ask(url: string, prompt: string, tokens: number, tenant: string): Promise<number> {
+/** Sends a request as another client does; resolves when its answer has ended. */
+async function ask(url: string, prompt: string, tokens: number, tenant: string) {
   const response = await fetch(`${url}/generate`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-cllm-tenant': tenant },
     body: JSON.stringify({ prompt, max_tokens: tokens, ignore_eos: true }),
   })
-  await response.text()
-  return response.status
+  const [, cached] = /"cached_tokens":(\d+)/.exec(await response.text()) ?? []
+  return { status: response.status, cached: Number(cached) }
 }
 
 /** Clients that ask one request after the other until they are told to end. */
@@ -24,7 +25,8 @@ function underLoad(url: string, clients: number) {
   const client = async (_: unknown, index: number): Promise<void> => {
     for (let count = 0; !over.signal.aborted; count++) {
       const prompt = `Story ${index} of ${count}: ${'there was a dog '.repeat((count * 7) % 12)}`
-      statuses.add(await ask(url, prompt, 20 + ((count * 13) % 50), `team-${index % 3}`))
+      const { status } = await ask(url, prompt, 20 + ((count * 13) % 50), `team-${index % 3}`)
+      statuses.add(status)
     }
   }
   const all = Promise.all(Array.from({ length: clients }, client))
@@ -58,10 +60,16 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
 
   await page.getByRole('link', { name: 'Scheduler' }).click()
   await page.getByText('In force: adaptive+fcfs').waitFor()
-  const shared = [' whale', ' ship'].map(
-    async (end, index) => await ask(url, prefix + end, 30, `reader-${index}`),
-  )
-  t.same(await Promise.all(shared), [200, 200])
+  // So short a prefix is rather computed again where that seems cheaper than a copy: on a busy machine, what a step
+  // takes is not known at once.
+  await until(async () => {
+    const shared = [' whale', ' ship'].map(
+      async (end, index) => await ask(url, prefix + end, 30, `reader-${index}`),
+    )
+    const answers = await Promise.all(shared)
+    t.match(answers, [{ status: 200 }, { status: 200 }])
+    return answers.some(({ cached }) => cached > 40)
+  })
   const ended = page.getByRole('region', { name: 'Requests that ended' })
   // Where one came so late that the other had ended, it has that one's slot.
   const origin = '(copied from another slot|in the slot already)'
