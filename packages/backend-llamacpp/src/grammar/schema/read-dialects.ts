@@ -101,43 +101,27 @@ function contentOf(schema: Keywords): Keywords {
   const none = { contentSchema: undefined }
   if (!isFree) return none
   if (typeof contentEncoding === 'string') {
-    const isKnown = Object.hasOwn(encodings, contentEncoding)
-    return isKnown ? { ...none, format: encodings[contentEncoding] } : none
+    return { ...none, format: contentEncoding === 'base16' ? 'hex' : contentEncoding }
   }
   const isJson =
     typeof contentMediaType === 'string' && /^application\/json\b/.test(contentMediaType)
   return isJson ? { contentSchema } : none
 }
 
-const encodings: Readonly<Record<string, string>> = {
-  base64: 'base64',
-  base64url: 'base64url',
-  base16: 'hex',
-}
-
-/** The integers that a format of OpenAPI's, or of what writes Rust's and Go's types, means. */
-const ranges: Readonly<Record<string, readonly [minimum: number, maximum: number]>> = {
-  int8: [-128, 127],
-  int16: [-32_768, 32_767],
-  int32: [-2_147_483_648, 2_147_483_647],
-  int64: [-Infinity, Infinity],
-  uint8: [0, 255],
-  uint16: [0, 65_535],
-  uint32: [0, 4_294_967_295],
-  uint64: [0, Infinity],
-  uint: [0, Infinity],
-}
+/** Integers of so many bits, as OpenAPI and what writes Rust's and Go's types have them. */
+const integerFormat = /^(u?)int(8|16|32|64)?$/
 
 /** Limits of the integers that a `format` names. */
 function readIntegers({ type, format, minimum, maximum }: Keywords): Keywords {
-  if (typeof format !== 'string' || !Object.hasOwn(ranges, format)) return {}
-  const [least, most] = ranges[format]!
+  const [name, sign, bits = '64'] = integerFormat.exec(String(format)) ?? []
   const types: unknown[] = Array.isArray(type) ? type : [type]
-  if (!types.includes('integer') && !types.includes('number')) return {}
+  if (name === undefined || !types.some((one) => one === 'integer' || one === 'number')) return {}
+  const size = 2 ** Number(bits)
+  const [least, most] = sign === 'u' ? [0, size - 1] : [-size / 2, size / 2 - 1]
   return {
     type: types.map((one) => (one === 'number' ? 'integer' : one)),
-    minimum: Number.isFinite(least) ? stricter(Math.max, minimum, least) : minimum,
-    maximum: Number.isFinite(most) ? stricter(Math.min, maximum, most) : maximum,
+    minimum: stricter(Math.max, minimum, least),
+    maximum: stricter(Math.min, maximum, most),
   }
 }
 
