@@ -81,7 +81,7 @@ const refused: readonly (readonly [name: string, OutputConstraint, message: RegE
     /more than 512 alternatives/,
   ],
   ['10^9 elements', jsonSchema({ type: 'array', minItems: 1e9 }), /at most 100000/],
-  ['10^9 characters', jsonSchema({ type: 'string', maxLength: 1e9 }), /at most 100000/],
+  ['10^9 characters', jsonSchema({ type: 'string', minLength: 1e9 }), /at most 100000/],
   ['10^5 values', jsonSchema({ enum: list(1e5, (n) => n) }), /takes more than \d+ steps/],
   [
     '20,000 properties',

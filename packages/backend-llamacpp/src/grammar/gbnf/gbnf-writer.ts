@@ -51,13 +51,13 @@ export class GbnfWriter {
     })
   }
 
-  /** `min` to `max` (which may be infinite) of a rule. */
+  /** `min` to `max` of a rule; a finite `max` may be more than can be counted, and is then less. */
   repeat(name: string, min: number, max: number): string {
     if (max === 0) return ''
     if (max === 1) return min === 1 ? name : `${name}?`
     if (max === Infinity) return `${this.#exactly(name, min)} ${name}*`.trimStart()
     if (max <= block) return `${name}{${min},${max}}`
-    return `${this.#exactly(name, min)} ${this.#upTo(name, max - min)}`.trim()
+    return `${this.#exactly(name, min)} ${this.#upTo(name, Math.min(max, maximumRepetitions) - min)}`.trim()
   }
 
   /** The grammar; its first rule is the root. */

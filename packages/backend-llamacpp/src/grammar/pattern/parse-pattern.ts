@@ -1,4 +1,4 @@
-import { messageOf } from '@cllm/core'
+import { attempt, messageOf } from '@cllm/core'
 import { type AST, RegExpParser } from '@eslint-community/regexpp'
 import { refusedSchema, type Spend } from '../refuse.js'
 
@@ -24,6 +24,8 @@ export const orRefused = <T>(pointer: string, work: () => T): T =>
 /** The parser compares each back reference with each group. */
 const mostCharacters = 20_000
 const parser = new RegExpParser({ ecmaVersion: 2024 })
+/** What means one thing or another where more than Unicode's escapes are allowed, as in `\d\:\d`. */
+const isAmbiguous = /\\(?![dDwWsSbBfnrtvxu_\W])|\\u\{|\{,\d|[^\0-\uffff]/u
 
 /**
  * The parts of a regular expression.
@@ -34,10 +36,13 @@ export function parsePattern(pattern: string, spend?: Spend): AST.Pattern {
     throw new PatternProblem(`it has more than ${mostCharacters} characters`)
   }
   spend?.(pattern.length)
+  const read = (unicode: boolean) => parser.parsePattern(pattern, 0, pattern.length, { unicode })
   try {
-    return parser.parsePattern(pattern, 0, pattern.length, { unicode: true })
+    return read(true)
   } catch (error) {
     if (error instanceof RangeError) throw new PatternProblem('it is nested too deeply')
+    const loose = isAmbiguous.test(pattern) ? undefined : attempt(() => read(false))
+    if (loose !== undefined) return loose
     throw new PatternProblem(messageOf(error))
   }
 }

@@ -105,7 +105,7 @@ class PatternParts {
 
   #repeated(part: Part, min: number, max: number): Part {
     if (min > max) throw new PatternProblem('no string of the wanted length matches')
-    if (min > maximumRepetitions || (max !== Infinity && max > maximumRepetitions)) {
+    if (min > maximumRepetitions) {
       throw new PatternProblem(`it repeats more than ${maximumRepetitions} times`)
     }
     const text = max === 0 ? '""' : this.writer.repeat(this.writer.rule(part.text), min, max)

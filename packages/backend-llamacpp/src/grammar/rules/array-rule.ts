@@ -4,7 +4,7 @@ import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
 import { literal } from '../gbnf/gbnf-writer.js'
 import { jsonRule, writeMembers } from './json-rules.js'
 import { digitsWithin } from './decimals.js'
-import { checkCounts } from './string-rule.js'
+import { checkCount } from './string-rule.js'
 
 /** This many elements are told apart in arrays that have each at most once. */
 const mostUnique = 200
@@ -12,7 +12,7 @@ const mostUnique = 200
 /** The arrays that are allowed as GBNF, or undefined when there is none. */
 export function arrayRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
-  checkCounts(facts, 'minItems', 'maxItems')
+  checkCount(facts, 'minItems')
   const { minItems: min } = facts
   const listed = facts.isUnique ? uniqueElements(facts) : undefined
   if (listed !== undefined) {

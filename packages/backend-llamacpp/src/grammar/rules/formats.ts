@@ -31,7 +31,7 @@ const uri = `https?://${hostname}(?:/${segment}){0,4}(?:/(?:${query})?)?`
 const uuid = (version: string) =>
   `^[0-9a-f]{8}-[0-9a-f]{4}-${version}[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
 const some = '[0-9]{1,4}'
-const clockParts = `(?:${some}H(?:${some}M)?(?:${some}S)?|${some}M(?:${some}S)?|${some}S)`
+const clockParts = `(?:${some}H(?:${some}M(?:${some}S)?)?|${some}M(?:${some}S)?|${some}S)`
 const duration = `P(?:${some}D(?:T${clockParts})?|T${clockParts}|${some}W)`
 
 /**

@@ -24,7 +24,7 @@ export function objectRule(compiler: RuleCompiler, facts: Facts): string | undef
   const { writer, document } = compiler
   const { required, properties, names } = facts
   jsonRule(writer, 'ws')
-  const members: Member[] = []
+  let members: Member[] = []
   const add = (name: string, all: Conjunction): boolean => {
     const value = acceptsName(names, name) ? compiler.compile(all) : undefined
     const isRequired = required.has(name)
@@ -42,6 +42,8 @@ export function objectRule(compiler: RuleCompiler, facts: Facts): string | undef
   const missing = facts.minProperties - members.length
   if (missing > 0) {
     if (other === undefined) return undefined
+    // those behind them may all have one name, so that they are not counted
+    members = members.map(({ rule }) => ({ rule, isRequired: true }))
     members.push(...furtherMembers(compiler, facts, missing, other))
   }
   const count = { min: facts.minProperties, max: facts.maxProperties }

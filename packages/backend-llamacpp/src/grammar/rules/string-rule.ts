@@ -12,13 +12,13 @@ import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
 export function stringRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
   const { minLength: min, maxLength: max, patterns } = facts
+  checkCount(facts, 'minLength')
   if (min > max) return undefined
   const named = facts.formats.flatMap((format) => formatPattern(format) ?? [])
   if (patterns.length + named.length === 0) {
     if (facts.content.length > 0 && min === 0 && max === Infinity) {
       return compiler.quoted(facts.content)
     }
-    checkCounts(facts, 'minLength', 'maxLength')
     if (min === 0 && max === Infinity) return jsonRule(writer, 'string')
     // one rule for all strings of this length, which is much to look at
     return writer.rule(`"\\"" ${untrimmed(writer, min, max)} "\\""`)
@@ -85,14 +85,9 @@ function insideOf(
 }
 
 /** @throws CllmError `invalid_constraint` for what cannot be counted to */
-export function checkCounts(
-  facts: Facts,
-  ...keywords: readonly ('minLength' | 'maxLength' | 'minItems' | 'maxItems')[]
-): void {
-  for (const keyword of keywords) {
-    const value = facts[keyword]
-    if (value <= maximumRepetitions || value === Infinity) continue
-    const reason = `expected at most ${maximumRepetitions}, got ${value}`
-    throw refusedSchema(pointerOf(facts, keyword), reason)
-  }
+export function checkCount(facts: Facts, keyword: 'minLength' | 'minItems'): void {
+  const value = facts[keyword]
+  if (value <= maximumRepetitions) return
+  const reason = `expected at most ${maximumRepetitions}, got ${value}`
+  throw refusedSchema(pointerOf(facts, keyword), reason)
 }

@@ -105,7 +105,7 @@ export const schemaKeywords = {
   minContains: keyword(count, 'As `minItems`, beside `contains`.'),
   maxContains: keyword(count, 'As `maxItems`, beside `contains`.'),
   minItems: ofArrays(count, 'Up to 100,000.'),
-  maxItems: ofArrays(count, 'Up to 100,000.'),
+  maxItems: ofArrays(count, '100,000 at most.'),
   uniqueItems: ofArrays(
     z.boolean(),
     'Elements of an `enum`, `const`, boolean or up to 200 integers come once each, in their order. Other elements may repeat: drop duplicates yourself.',
@@ -114,7 +114,7 @@ export const schemaKeywords = {
     count,
     'Unicode characters, up to 100,000; the first and the last required one are no spaces, because validators may trim before counting. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
   ),
-  maxLength: ofStrings(count, 'As `minLength`.'),
+  maxLength: ofStrings(count, 'As `maxItems`.'),
   pattern: ofStrings(
     text,
     'Regular expressions, with word boundaries and Unicode properties, without back references, with look-ahead only where the pattern begins, and anchors only at both ends. A pattern matches anywhere in the string unless it has anchors. Several patterns hold together.',
