@@ -247,6 +247,56 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     ],
     [{ x: 1 }, { a: 1 }],
   ],
+  'one other, and no second one of its name': [
+    object({ a: digit }, { additionalProperties: digit, minProperties: 2 }),
+    [{ a: 1, xb: 2 }],
+    [{ a: 1 }, { xb: 1 }],
+  ],
+  'alternatives inside themselves': [
+    {
+      $ref: '#/$defs/test',
+      $defs: {
+        test: {
+          oneOf: [
+            object({ not: { $ref: '#/$defs/test' } }, { required: ['not'] }),
+            object({ left: { $ref: '#/$defs/test' }, is: digit }, { required: ['left', 'is'] }),
+            object({ text: word }, { required: ['text'] }),
+          ],
+        },
+      },
+    },
+    [{ text: 'a' }, { not: { text: 'a' } }, { left: { not: { text: 'a' } }, is: 1 }],
+    [{}, { not: { not: {} } }, { left: { is: 1 }, is: 1 }],
+  ],
+  'alternatives that hold each other, told by their kinds': [
+    {
+      $ref: '#/$defs/a',
+      $defs: {
+        a: {
+          oneOf: [
+            object({ b: { $ref: '#/$defs/b' }, kind: { const: 1 } }, { required: ['b', 'kind'] }),
+            object({ kind: { const: 2 } }, { required: ['kind'] }),
+          ],
+        },
+        b: {
+          oneOf: [
+            { type: 'null' },
+            object({ a: { $ref: '#/$defs/a' }, c: digit }, { required: ['a'] }),
+          ],
+        },
+      },
+    },
+    [{ kind: 2 }, { b: null, kind: 1 }, { b: { a: { kind: 2 } }, kind: 1 }],
+    [{ b: { kind: 2 }, kind: 1 }, { kind: 1 }],
+  ],
+  'many, more than can be counted': [
+    object(
+      { text: { type: 'string', maxLength: 1e7 }, list: { items: digit, maxItems: 1e9 } },
+      { maxProperties: 1e12, additionalProperties: word },
+    ),
+    [{ text: 'abc', list: [1, 2] }],
+    [{ text: 1 }],
+  ],
   'nothing else, merged': [
     {
       allOf: [object({ a: digit }, { required: ['a'] })],
@@ -589,6 +639,24 @@ t.test('strings that are trimmed are long enough', (t) => {
   t.end()
 })
 
+t.test('patterns with escapes that need not be, where all read them alike', (t) => {
+  const texts = new GrammarTexts({ type: 'string', pattern: '^\\d\\:[\\w-.]\\_{2}$' })
+  t.ok(texts.allows('"1:-__"'))
+  t.notOk(texts.allows('"1\\\\:-__"'))
+  for (const pattern of [
+    '\\A\\:',
+    '^(a)\\_\\1',
+    '\\p\\:',
+    '\\u{61}\\:',
+    '^\\:{,3}',
+    '\\:\u{1f600}',
+    '\\:(',
+  ]) {
+    t.throws(() => new GrammarTexts({ type: 'string', pattern }), { code: 'invalid_constraint' })
+  }
+  t.end()
+})
+
 t.test('formats that validators of Python know', (t) => {
   const kept: Readonly<Record<string, RegExp>> = {
     'multi-host-uri': /^postgresql:\/\/[^/]+\/\w+$/,
@@ -608,6 +676,9 @@ t.test('formats that validators of Python know', (t) => {
   t.ok(texts.allows('12'))
   t.notOk(texts.allows('"12 zz"'), 'units that pydantic may not know are not written')
   t.ok(new GrammarTexts({ anyOf: [size] }).allows('"12 zz"'), 'unless there is nothing else')
+  const spans = new GrammarTexts({ type: 'string', format: 'duration' })
+  t.ok(['"P1DT2H3M4S"', '"PT2H3M"', '"PT4S"'].every((text) => spans.allows(text)))
+  t.notOk(spans.allows('"PT2H4S"'), 'RFC 3339 asks for the minutes between')
   t.end()
 })
 

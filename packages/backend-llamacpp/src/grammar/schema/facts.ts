@@ -70,8 +70,13 @@ export function waysOf(all: Conjunction): readonly Facts[] {
   const [first] = all
   if (first === undefined) return [unlimited]
   first.spend(1)
-  const make = () => first.document.alternativesOf(all).map(factsOf)
-  return all.length === 1 ? entryOf(known, first, make) : make()
+  const before = all.length === 1 ? known.get(first) : undefined
+  if (before !== undefined) return before
+  const { document } = first
+  const ways = document.alternativesOf(all).map(factsOf)
+  const areCertain = ![...document.compared.values()].includes(true)
+  if (all.length === 1 && areCertain) known.set(first, ways)
+  return ways
 }
 
 /** Merges what these schemas say, their references and alternatives aside. */

@@ -148,9 +148,17 @@ function dependent(
 /** The ways to fulfil one of several alternatives and none of the others. */
 function oneWay(place: Place, count: number, trail: readonly string[]): Ways {
   const branches = Array.from({ length: count }, (_, index) => place.child('oneOf', index))
-  const overlapping = overlaps(place, branches)
-  const [overlap] = overlapping
   const own = (branch: Place): Ways => waysOf(branch, trail)
+  const { compared } = place.document
+  // inside one of them all are taken, which may be more than there are: enough to tell them apart
+  if (compared.has(place)) {
+    compared.set(place, true)
+    return branches.flatMap((branch) => own(branch))
+  }
+  compared.set(place, false)
+  const overlapping = overlaps(place, branches)
+  compared.delete(place)
+  const [overlap] = overlapping
   if (overlap === undefined) return branches.flatMap((branch) => own(branch))
   try {
     const ways = branches.flatMap((branch, index) => {

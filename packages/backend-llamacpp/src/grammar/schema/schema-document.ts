@@ -93,6 +93,8 @@ const elementSteps = 8
 export class SchemaDocument {
   readonly #places = new Map<string, Place>()
   readonly #patterns = new Map<string, LinearPattern>()
+  /** Schemas whose alternatives are being compared; true: what is inside one of them has asked for them all. */
+  readonly compared = new Map<Place, boolean>()
   #references: SchemaReferences | undefined
 
   /** @param alternativesOf - finds every way to fulfil schemas */
