@@ -53,13 +53,18 @@ export class CrashFiles {
     await mkdir(folder, { recursive: true, mode: 0o700 })
     const time = new Date(recording.beginsAt + recording.durationMs).toISOString()
     const file = join(folder, `crash-${time.replaceAll(/[:.]/g, '-')}.json`)
-    await writeFile(`${file}.part`, JSON.stringify(recording), { mode: 0o600 })
-    await replaceFile(`${file}.part`, file)
+    await writeWhole(file, `${file}.part`, recording)
     this.logger.error({ file }, 'wrote a recording of the crash for cllm simulate --replay')
     const files = (await readdir(folder)).filter((entry) => name.test(entry)).toSorted()
     for (const old of files.slice(0, -most)) await rm(join(folder, old), { force: true })
   }
 }
+
+/** Writes a file by way of another, of which nothing is left: on a full disk it would be in the way. */
+const writeWhole = async (file: string, part: string, content: object): Promise<void> =>
+  await writeFile(part, JSON.stringify(content), { mode: 0o600 })
+    .then(async () => await replaceFile(part, file))
+    .finally(async () => await rm(part, { force: true }))
 
 /** How many files a folder has, and bytes each of them. */
 const [mostFiles, mostBytes] = [64, 65_536]
@@ -102,8 +107,7 @@ async function read(file: string, kind: string): Promise<unknown> {
 async function write(folder: string, name: string, content: object): Promise<void> {
   const part = join(folder, `${name}.${randomUUID()}.part`)
   await mkdir(folder, { recursive: true, mode: 0o700 })
-  await writeFile(part, JSON.stringify(content), { mode: 0o600 })
-  await replaceFile(part, join(folder, name))
+  await writeWhole(join(folder, name), part, content)
   const others = (await readdir(folder)).filter((one) => ours.test(one) && one !== name)
   for (const one of others.slice(mostFiles - 1)) await rm(join(folder, one), { force: true })
 }

@@ -1,11 +1,11 @@
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { silentLogger } from '@cllm/core'
+import { type Recording, silentLogger } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
 import { resolveModel, spawnEngine } from 'cllm'
 import t from 'tap'
 import { asLoaded } from '../../src/engine/spawn-engine.js'
-import { openLearned } from '../../src/engine/engine-files.js'
+import { CrashFiles, openLearned } from '../../src/engine/engine-files.js'
 import { quietSettings } from './test-settings.js'
 
 function logging() {
@@ -61,6 +61,16 @@ t.test('a file that is damaged, or is none, is one line', async (t) => {
   const store = await openLearned(taken, ['a'], logger)
   await store.keep(2)
   t.equal(lines.length, 2, 'a folder in its place can be neither read nor replaced')
+  t.same(await readdir(taken), [name], 'and nothing is left beside it')
+})
+
+t.test('a recording that cannot be written leaves nothing', async (t) => {
+  const name = 'crash-1970-01-01T00-00-00-005Z.json'
+  const folder = t.testdir({ [name]: {} })
+  const files = new CrashFiles(folder, silentLogger)
+  files.keep({ beginsAt: 0, durationMs: 5 } as Recording)
+  await files.written()
+  t.same(await readdir(folder), [name])
 })
 
 t.test('a folder that cannot be written is harmless', async (t) => {

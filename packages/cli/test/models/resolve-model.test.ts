@@ -357,6 +357,13 @@ t.test('a projector comes with its model', async (t) => {
   t.equal((await files()).length, 2, 'and goes with it')
 })
 
+t.test('a folder for models that cannot be written to', async (t) => {
+  const { folder, resolve } = await setUp(t)
+  const cacheFolder = join(folder, 'here.gguf', 'models')
+  const message = /folder for models: ENOTDIR.*Set CLLM_CACHE/
+  await t.rejects(resolve('hf:me/sees', { cacheFolder }), { code: 'model_unavailable', message })
+})
+
 t.test("Ollama's names of catalog models", (t) => {
   for (const [name, own] of [
     ['llama3.2', 'llama-3.2-3b'],
