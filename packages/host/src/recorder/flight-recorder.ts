@@ -115,10 +115,11 @@ export class FlightRecorder {
     this.#changed({ atMs: this.clock.now(), change: 'ready' })
   }
 
-  /** The engine exited. */
+  /** The engine exited. A start that fails computes nothing: it has no recording, which would push out one of an engine. */
   onExit(reason: string): void {
+    const wasReady = this.#changes.at(-1)?.change === 'ready'
     this.#changed({ atMs: this.clock.now(), change: 'gone', reason })
-    const recording = this.isOn ? this.recording(reason) : undefined
+    const recording = this.isOn && wasReady ? this.recording(reason) : undefined
     if (recording !== undefined) this.options.onCrash(recording)
   }
 

@@ -132,6 +132,23 @@ t.test('a crash writes down what led to it, whoever was under way', async (t) =>
   t.equal(crashes.length, 1, 'an end that was asked for is no crash')
 })
 
+t.test('a start that fails is in the next recording, and has none of its own', async (t) => {
+  const { clock, client, crashes, run, kill } = recorded({ loadMs: 5 })
+  await run(client.ready())
+  for (const afterMs of [0, 3, 1000]) {
+    await runUntilIdle(clock, clock.now() + afterMs)
+    kill()
+  }
+  t.same(
+    crashes.map(({ engine }) => engine.map(({ change }) => change)),
+    [
+      ['ready', 'gone'],
+      ['ready', 'gone', 'gone', 'ready', 'gone'],
+    ],
+  )
+  await run(client.close())
+})
+
 t.test('it keeps so many minutes, and takes so much memory', async (t) => {
   const { clock, client, run, submit } = recorded(
     { slots: 2, contextSize: 600 },
