@@ -155,7 +155,7 @@ export function samplersLeftOut(given: string | readonly string[]): RequestSetti
 
 /** The names of the APIs for what an engine calls otherwise. */
 const fieldNames: ReadonlyMap<unknown, string> = new Map([
-  ...Object.entries({ slot: 'id_slot', tokens: 'prompt' }),
+  ...Object.entries({ slot: 'id_slot', tokens: 'prompt', adapters: 'lora' }),
   ...samplingRows.map(([name, { wire }]) => [name, wire] as const),
 ])
 

@@ -164,7 +164,8 @@ function ending(end: EndEvent, { model, prompt, request, info }: About, hasNewLi
       (end.reason === 'length' && usage.generatedTokens < (request.maxTokens ?? Infinity)),
     stop_type: end.reason === 'length' ? 'limit' : end.stop === undefined ? 'eos' : 'word',
     stopping_word: end.stop ?? '',
-    tokens_cached: total,
+    // nothing has been computed behind the last token
+    tokens_cached: total - Math.min(1, usage.generatedTokens),
     timings: timingsOf(end),
   }
 }

@@ -62,6 +62,7 @@ testEach('the routes of llama-server', async (t) => {
     prompt: 'euro',
     tokens_predicted: 4,
     tokens_evaluated: 5,
+    tokens_cached: 8,
     generation_settings: {
       temperature: 0.8,
       top_k: 40,
@@ -90,6 +91,7 @@ testEach('the routes of llama-server', async (t) => {
     content: '',
     tokens: [],
     tokens_predicted: 0,
+    tokens_cached: 29,
     stop_type: 'limit',
     truncated: false,
     generation_settings: { n_predict: 0 },
@@ -386,6 +388,7 @@ testEach('adapters, full slots, the window of penalties', async (t) => {
     generation_settings: { lora: [{ name: 'x', scale: null }] },
   })
   t.equal((await say({ lora: [{ id: 0, scale: 0 }] })).content, base.content)
+  t.match((await ask('/completion', { prompt: 'a', lora: 'y' })).text, /"lora: expected x \(0\)/)
   t.equal((await ask('/lora-adapters', [{ id: 0, scale: 2 }])).status, 200)
   t.match((await ask('/lora-adapters')).json, [{ id: 0, name: 'x', path: 'x.gguf', scale: 2 }])
   t.not((await say({})).content, base.content)
