@@ -1,4 +1,9 @@
-import { openApiDocument, openApiProtocol, type OpenApiDocument } from '@cllm/http-koa'
+import {
+  batchesProtocol,
+  openApiDocument,
+  openApiProtocol,
+  type OpenApiDocument,
+} from '@cllm/http-koa'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import t from 'tap'
 import { errorSchema, everyProtocol } from '../every-route.js'
@@ -68,6 +73,17 @@ t.test('the description holds together, and every route of it is there', async (
   t.match(page.headers.get('content-security-policy'), /default-src 'self'/)
   t.equal(page.headers.get('x-frame-options'), 'DENY')
   t.match(await page.text(), /name="viewport"[^]*rel="icon"[^]*POST \/v1\/chat\/completions/)
+})
+
+t.test('batches fail in the words of the API that they belong to', (t) => {
+  const { paths } = openApiDocument([batchesProtocol({ folder: 'unused' })], '1.2.3')
+  const errors = { '/v1/batches': 'openai-error', '/v1/messages/batches': 'anthropic-error' }
+  for (const [path, name] of Object.entries(errors)) {
+    const schema = { $ref: `#/components/schemas/${name}` }
+    const failure = { content: { 'application/json': { schema } } }
+    t.match(paths[path]?.['post'], { responses: { 400: failure, default: failure } })
+  }
+  t.end()
 })
 
 t.test('a linter finds nothing to say', async (t) => {

@@ -1,7 +1,7 @@
 import { CllmError, defined, type Services } from '@cllm/core'
 import { z } from 'zod'
 import { openAiProtocol } from '../openai/openai-protocol.js'
-import { openAiErrorBody, openAiErrors } from '../openai/openai-answer.js'
+import { openAiErrors } from '../openai/openai-answer.js'
 import {
   defineProtocol,
   HOLD_FOLDER,
@@ -87,7 +87,7 @@ export function batchesProtocol({
   return {
     name: 'batches',
     routes: bindRoutes(routes, own),
-    errors: { name: 'error', body: openAiErrorBody },
+    errors: openAiErrors,
     observe({ clock }) {
       // Clients of other servers count as well: the engines themselves make room for them.
       if (shared !== undefined) return []
