@@ -2,7 +2,7 @@ import t from 'tap'
 import { keyRing } from '@cllm/http-koa'
 import { z } from 'zod'
 import { jsonErrorPosition } from '../src/body/json-error-position.js'
-import { isDeeperThan } from '../src/body/read-body.js'
+import { exceededBy } from '../src/body/read-body.js'
 import type { AnswerParser } from '../src/chat/answer/answer-part.js'
 import { createAnswerParser } from '../src/chat/answer/create-answer-parser.js'
 import { bareCalls, commonCalls } from '../src/chat/format/known-formats.js'
@@ -67,7 +67,7 @@ t.test('parsers of fields take linear time', async (t) => {
   const parsers: Readonly<Record<string, (text: string) => unknown>> = {
     keepAlive: parseKeepAlive,
     jsonErrorPosition: (text) => jsonErrorPosition(text.slice(0, 100_000)),
-    jsonDepth: (text) => isDeeperThan(text, 100),
+    jsonDepth: (text) => exceededBy(text, 100),
   }
   for (const [name, parse] of Object.entries(parsers)) {
     for (const run of runs) {

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import type { Readable } from 'node:stream'
 import { CllmError } from '@cllm/core'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
@@ -7,28 +8,28 @@ import { expectedField } from '../request/refusals.js'
 import { z } from 'zod'
 import type { Call } from '../routes/route.js'
 
-const quote = '"'.charCodeAt(0)
-const openings = new Set(['{', '['].map((bracket) => bracket.charCodeAt(0)))
-const closings = new Set(['}', ']'].map((bracket) => bracket.charCodeAt(0)))
+/** Values of JSON at most: parsing tens of millions takes a minute and gigabytes, and nobody else is served meanwhile. */
+const mostValues = 2 ** 20
 
 /** Levels of a request's JSON at most, where no other limit is set. */
 export const defaultJsonDepth = 100
 
 /**
- * Whether JSON is nested deeper than a limit. Reads the text, since code that works on the parsed
- * value may recurse.
+ * The limit that JSON exceeds, if it does: this one of levels, or that of values. Reads the text, since parsing it may
+ * take long, and code that works on the parsed value may recurse.
  */
-export function isDeeperThan(text: string, limit: number): boolean {
-  let depth = 0
+export function exceededBy(text: string, levels: number): string | undefined {
+  let [depth, values] = [0, 0]
   for (let index = 0; index < text.length; index++) {
-    const code = text.charCodeAt(index)
+    const sign = text[index]
     // An image is megabytes of text, which others would wait for.
-    if (code === quote) index = endOfText(text, index)
-    else if (openings.has(code)) {
-      if (++depth > limit) return true
-    } else if (closings.has(code)) depth--
+    if (sign === '"') index = endOfText(text, index)
+    else if (sign === '{' || sign === '[') {
+      if (++depth > levels) return `${levels} levels`
+    } else if (sign === '}' || sign === ']') depth--
+    else if (sign === ',' && ++values === mostValues) return `${mostValues} values`
   }
-  return false
+  return undefined
 }
 
 /** Where the text ends whose first quote is here: a quote behind an odd number of backslashes is a part of it. */
@@ -100,30 +101,28 @@ export async function readJsonBody(
     ? await readWithin(ctx.req, bodyLimitBytes, ctx.get('Content-Length'), count)
     : await readPacked(ctx, encoding, count)
   count(0)
-  let text: string
-  try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(body)
-  } catch (cause) {
+  if (!isUtf8(body)) {
     const message = 'Expected JSON in UTF-8, instead got bytes that are not UTF-8'
-    throw new CllmError('invalid_json', message, { cause })
+    throw new CllmError('invalid_json', message)
   }
+  const text = new TextDecoder().decode(body)
+  checkExtent(text, jsonDepthLimit)
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch (error) {
     throw await invalidJson(ctx, kind, text, error as Error)
   }
-  checkDepth(text, jsonDepthLimit)
   if (kind === 'array' ? Array.isArray(value) : isObject(value)) return value
   const received = value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`
   throw new CllmError('invalid_json', `Expected a JSON ${kind}, instead got ${received}`)
 }
 
-/** @throws `invalid_json` where a text has more levels than this */
-export function checkDepth(text: string, limit = defaultJsonDepth): void {
-  if (!isDeeperThan(text, limit)) return
-  const message = `Expected JSON of at most ${limit} levels, instead got more`
-  throw new CllmError('invalid_json', message, { details: { limit } })
+/** @throws `invalid_json` where a text has more levels than this, or too many values to be parsed */
+export function checkExtent(text: string, levels: number): void {
+  const limit = exceededBy(text, levels)
+  if (limit === undefined) return
+  throw new CllmError('invalid_json', `Expected JSON of at most ${limit}, instead got more`)
 }
 
 /**
@@ -134,11 +133,11 @@ export function checkDepth(text: string, limit = defaultJsonDepth): void {
  * @throws `invalid_request`
  */
 export function parseNested(text: string, field: string, what: string): unknown {
+  const limit = exceededBy(text, defaultJsonDepth)
+  if (limit !== undefined) throw expectedField(field, `JSON of at most ${limit}, instead got more`)
   const value = parsedJson(text)
   if (value === undefined) throw expectedField(field, what)
-  if (!isDeeperThan(text, defaultJsonDepth)) return value
-  const message = `${field}: expected JSON of at most ${defaultJsonDepth} levels, instead got more`
-  throw new CllmError('invalid_request', message, { details: { field, limit: defaultJsonDepth } })
+  return value
 }
 
 const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const
@@ -183,6 +182,10 @@ async function invalidJson(ctx: KoaContext, kind: string, text: string, error: E
 /** The media type of forms with files. */
 export const formType = 'multipart/form-data'
 
+/** Parts of a form at most, and bytes of the head of each: reading a million takes long, and nobody else is served. */
+const mostParts = 100
+const headBytes = 16 * 1024
+
 /** A file of a form. */
 export const file = z
   .custom<File>((value) => value instanceof File, 'a file')
@@ -205,14 +208,26 @@ export async function readForm<Schema extends z.ZodObject>(
   }
   body.allowUpload()
   const bytes = await readWithin(body.stream, limit, body.length, body.count, 'file')
-  try {
-    const headers = { 'content-type': type }
-    const form = await new Response(bytes as Uint8Array<ArrayBuffer>, { headers }).formData()
-    return parseFields(schema, fieldsOf(form))
-  } catch (error) {
-    if (CllmError.isInstance(error)) throw error
-    const message = `The form cannot be read: ${(error as Error).message}`
-    throw new CllmError('invalid_request', message, { cause: error })
+  const [, boundary = ''] = /;\s*boundary="?([^\s";]*)/i.exec(type) ?? []
+  checkParts(bytes, `--${boundary}`)
+  // none but the one that was looked for
+  const headers = { 'content-type': `${formType}; boundary="${boundary}"` }
+  const response = new Response(bytes as Uint8Array<ArrayBuffer>, { headers })
+  const form = await response.formData().catch((cause: Error) => {
+    throw new CllmError('invalid_request', `The form cannot be read: ${cause.message}`, { cause })
+  })
+  return parseFields(schema, fieldsOf(form))
+}
+
+/** @throws `invalid_request` for a form that takes long to be read */
+function checkParts(bytes: Buffer, mark: string): void {
+  let parts = 0
+  for (let at = bytes.indexOf(mark); at !== -1; at = bytes.indexOf(mark, at + 1)) {
+    const head = bytes.subarray(at, at + headBytes)
+    const isFine = head.length < headBytes || head.includes('\r\n\r\n')
+    if (++parts <= mostParts && isFine) continue
+    const limits = `${mostParts} parts with heads of at most ${headBytes} bytes`
+    throw new CllmError('invalid_request', `Expected a form of at most ${limits}, instead got more`)
   }
 }
 

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { readJsonBody, type KoaProtocol } from '@cllm/http-koa'
 import t from 'tap'
-import { isDeeperThan } from '../../src/body/read-body.js'
+import { exceededBy } from '../../src/body/read-body.js'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
 
 const limit = 1000
@@ -80,7 +80,8 @@ t.test('refuses everything else, saying where', async (t) => {
     ['{"a":NaN}', /^Invalid JSON at line 1, column 6: /],
     ['{"a":1} {', /^Invalid JSON at line 1, column 9: /],
     ['{"a":"\u0001"}', /^Invalid JSON: .*position 6/],
-    ['['.repeat(900), /^Invalid JSON/],
+    ['['.repeat(90), /^Invalid JSON/],
+    ['['.repeat(900), 'Expected JSON of at most 100 levels, instead got more'],
     [
       Buffer.from([0x7b, 0xff, 0x7d]),
       'Expected JSON in UTF-8, instead got bytes that are not UTF-8',
@@ -325,8 +326,8 @@ t.test('the body of a client that has left is not counted', async (t) => {
 
 t.test('brackets in texts are no levels', (t) => {
   const inTexts = ['[[', '"[', '\\"[[', '\\', '\\\\"[', ''].map((text) => ({ [text]: text }))
-  t.notOk(isDeeperThan(JSON.stringify(inTexts), 2))
-  t.ok(isDeeperThan(JSON.stringify([inTexts]), 2))
-  t.notOk(isDeeperThan('"no end [[[', 2))
+  t.equal(exceededBy(JSON.stringify(inTexts), 2), undefined)
+  t.equal(exceededBy(JSON.stringify([inTexts]), 2), '2 levels')
+  t.equal(exceededBy('"no end [[[', 2), undefined)
   t.end()
 })

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type Clock, CllmError, type EngineDirectory, type Services } from '@cllm/core'
 import type { BatchError, BatchObject, Kept, Owner } from './batch-objects.js'
 import type { BatchStore, NumberedBatchLine, PlacedLine } from './batch-store.js'
-import { checkDepth } from '../../body/read-body.js'
+import { checkExtent, defaultJsonDepth } from '../../body/read-body.js'
 import { errorHeaders, publicError } from '../../errors/error-body.js'
 import { UnknownFields } from '../../fields/fields.js'
 import type { Call, IncomingBody } from '../../routes/route.js'
@@ -27,9 +27,11 @@ const lineSchema = z.object({
   body: z.record(z.string(), z.unknown()),
 })
 
-/** The line in a text. Throws an error whose message says what is wrong. */
+/** The line in a text, whose body may have as many levels as any. Throws an error whose message says what is wrong. */
 export function parseLine(text: string, endpoint: string): BatchLine {
-  const line = lineSchema.safeParse(JSON.parse(text))
+  checkExtent(text, defaultJsonDepth + 1)
+  // programs of Windows begin a file with a mark
+  const line = lineSchema.safeParse(JSON.parse(text.replace(/^\ufeff/, '')))
   if (!line.success) {
     const [issue] = line.error.issues
     throw new Error(`${issue?.path.join('.') || 'the line'}: ${issue?.message}`)
@@ -123,7 +125,6 @@ export function lineSender(
   const table = new RouteTable(protocols)
   const unknown = new UnknownFields()
   const ask = async ({ url, body }: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
-    checkBody(body)
     const { routes, errors } = table.match('POST', url)
     let headers: Readonly<Record<string, string>> = {}
     try {
@@ -157,17 +158,6 @@ export function lineSender(
 }
 
 const keyIsGone: LineAnswer = { status: 401, body: null, retryAfter: undefined }
-
-/** @throws `invalid_json` where a body has too many levels, which `JSON.stringify` may not write at all */
-function checkBody(body: BatchLine['body']): void {
-  let text: string
-  try {
-    text = JSON.stringify(body)
-  } catch (cause) {
-    throw new CllmError('invalid_json', 'body: expected JSON of fewer levels', { cause })
-  }
-  checkDepth(text)
-}
 
 /** A line as a handler sees it: a request without headers, whose answer nobody reads bit by bit. */
 const lineCall = (

@@ -3,13 +3,13 @@ import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from '
 import { join } from 'node:path'
 import { type Logger, SimulatedClock, systemRandom } from '@cllm/core'
 import { overriding } from '@cllm/host'
-import { type BatchObject, openAiProtocol } from '@cllm/http-koa'
+import type { BatchObject } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
 import { isUnderWay, newId, outputIds } from '../../../src/protocols/batches/batch-objects.js'
 import { BatchRunner } from '../../../src/protocols/batches/batch-runner.js'
 import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
-import { lineSender, type SendLine } from '../../../src/protocols/batches/batch-lines.js'
+import type { SendLine } from '../../../src/protocols/batches/batch-lines.js'
 import { until } from '../../serve.js'
 
 const endpoint = '/v1/chat/completions'
@@ -141,18 +141,13 @@ t.test('a line that is left is no failure', async (t) => {
 })
 
 t.test('a line that fails is one line that fails', async (t) => {
-  const services = {} as Parameters<typeof lineSender>[2]
-  const directory = {} as Parameters<typeof lineSender>[1]
-  const real = lineSender([openAiProtocol()], directory, services, undefined)
-  const send: SendLine = async (line, ...more) => {
+  const send: SendLine = async (line) => {
     if (line.custom_id === 'line-1') throw new Error('a defect')
-    if (line.custom_id === 'line-2') return await real(line, ...more)
     return { status: 200, body: 'fine', retryAfter: undefined }
   }
   const { create, ended, folder } = await running(t, { send })
-  const deep = `{"x":${'['.repeat(100_000)}${']'.repeat(100_000)}}`
-  const done = await ended(await create([lineOf(0), lineOf(1), lineOf(2, deep)]))
-  t.match(done, { status: 'completed', request_counts: { completed: 1, failed: 2 } })
+  const done = await ended(await create([`\ufeff${lineOf(0)}`, lineOf(1)]))
+  t.match(done, { status: 'completed', request_counts: { completed: 1, failed: 1 } })
   const answers: Record<string, object> = {}
   for await (const { text } of folder.lines(done.error_file_id!)) {
     const { custom_id: id, response } = JSON.parse(text) as { custom_id: string; response: object }
@@ -160,7 +155,23 @@ t.test('a line that fails is one line that fails', async (t) => {
   }
   t.match(answers, {
     'line-1': { status_code: 500, body: { error: { code: 'internal' } } },
-    'line-2': { status_code: 400, body: { error: { message: /levels/ } } },
+  })
+})
+
+t.test('a line that would take long to be parsed is not', async (t) => {
+  const { create, ended } = await running(t)
+  const nested = (levels: number) => `{"x":${'['.repeat(levels)}${']'.repeat(levels)}}`
+  const lines = [nested(99), nested(100), `{"x":[${'{},'.repeat(2 ** 20)}{}]}`]
+  const id = await create([...lines.map((body, index) => lineOf(index, body)), '['.repeat(5e6)])
+  t.match(await ended(id), {
+    status: 'failed',
+    errors: {
+      data: [
+        { line: 2, message: /at most 101 levels/ },
+        { line: 3, message: /at most 1048576 values/ },
+        { line: 4, message: /at most 101 levels/ },
+      ],
+    },
   })
 })
 

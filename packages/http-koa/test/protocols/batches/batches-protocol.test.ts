@@ -213,6 +213,17 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
     error: { code: 'unsupported', param: 'output_expires_after' },
   })
   t.match(await (await post('/v1/files', {})).json(), { error: { message: /multipart/ } })
+  const disposition = '--x\r\nContent-Disposition: form-data; name="purpose"'
+  const headers = { 'Content-Type': 'multipart/form-data; boundary=x' }
+  const forms: [form: string, message: RegExp][] = [
+    [`${disposition}\r\n\r\nbatch\r\n`.repeat(101), /at most 100 parts/],
+    [`${disposition}${'\r\nX: y'.repeat(4000)}\r\n\r\nbatch\r\n`, /heads of at most 16384 bytes/],
+    [`${disposition}\r\n\r\nbatch\r\n`.repeat(99), /Missing required field: file/],
+  ]
+  for (const [form, message] of forms) {
+    const answer = await post('/v1/files', `${form}--x--\r\n`, { headers })
+    t.match(await answer.json(), { error: { code: 'invalid_request', message } })
+  }
   t.match(await (await post('/v1/batches', { input_file_id: 'file-x', endpoint })).json(), {
     error: { message: /no file "file-x"/ },
   })
