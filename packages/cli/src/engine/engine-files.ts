@@ -61,10 +61,14 @@ export class CrashFiles {
 }
 
 /** Writes a file by way of another, of which nothing is left: on a full disk it would be in the way. */
-const writeWhole = async (file: string, part: string, content: object): Promise<void> =>
-  await writeFile(part, JSON.stringify(content), { mode: 0o600 })
-    .then(async () => await replaceFile(part, file))
-    .finally(async () => await rm(part, { force: true }))
+async function writeWhole(file: string, part: string, content: object): Promise<void> {
+  try {
+    await writeFile(part, JSON.stringify(content), { mode: 0o600 })
+    await replaceFile(part, file)
+  } finally {
+    await rm(part, { force: true })
+  }
+}
 
 /** How many files a folder has, and bytes each of them. */
 const [mostFiles, mostBytes] = [64, 65_536]
