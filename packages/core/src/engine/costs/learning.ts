@@ -7,18 +7,18 @@ import { PolicyRunner } from '../loop/policy-runner.js'
 import { Speculator } from '../speculation/speculator.js'
 import { ENGINE_COSTS, type EngineCosts } from './engine-costs.js'
 
-/** Milliseconds between two times that what was learned is kept, at least. */
+/** Milliseconds between two times that what was learned is kept. */
 const betweenMs = 60_000
 
 /**
  * Lets the parts of an engine that learn begin where those of the process before ended, and keeps what they
- * have learned: while there is nothing to compute, and at the end.
+ * have learned: once a minute, also where there is always something to compute, and at the end.
  */
 @injectable()
 export class Learning implements LoopWork {
   readonly #parts: Readonly<Record<string, Learner>>
   #kept = ''
-  #next: number
+  #stop = (): void => {}
 
   constructor(
     @inject(tokens.LEARNED_STORE) private readonly store: LearnedStore,
@@ -30,7 +30,6 @@ export class Learning implements LoopWork {
     @inject(Speculator) drafts: Speculator,
   ) {
     this.#parts = { backend, policy, steps, drafts }
-    this.#next = clock.now() + betweenMs
   }
 
   /** Gives each part what it had learned. */
@@ -41,18 +40,19 @@ export class Learning implements LoopWork {
     }
     // Only what is added to it is kept: drafts believe a share of what they recall.
     this.#kept = this.#text()
+    this.#keepLater()
   }
 
-  async onIdle(): Promise<number | undefined> {
-    const now = this.clock.now()
-    if (now < this.#next) return this.#next
-    this.#next = now + betweenMs
-    // No request waits for it.
-    void this.onClose()
-    return undefined
+  #keepLater(): void {
+    this.#stop = this.clock.at(this.clock.now() + betweenMs, () => {
+      // No request waits for it.
+      void this.onClose()
+      this.#keepLater()
+    })
   }
 
   async onClose(): Promise<void> {
+    this.#stop()
     const text = this.#text()
     if (text === this.#kept) return
     this.#kept = text

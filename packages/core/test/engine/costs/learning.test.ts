@@ -73,18 +73,27 @@ t.test('a later engine begins with what an earlier one had learned', async (t) =
   t.same(third.lines, [])
 })
 
-t.test('it is kept once a minute, when there is nothing to compute', async (t) => {
-  const { ask, clock, kept } = learning(undefined)
-  await ask()
-  clock.advance(59_000)
+t.test('it is kept once a minute', async (t) => {
+  const { ask, clock, engine, kept } = learning(undefined)
   await ask()
   t.equal(kept.length, 0)
-  clock.advance(1000)
-  await runUntilIdle(clock)
+  await runUntilIdle(clock, 59_999)
+  t.equal(kept.length, 0)
+  await runUntilIdle(clock, 60_000)
   t.equal(kept.length, 1)
-  clock.advance(600_000)
-  await runUntilIdle(clock)
+  await runUntilIdle(clock, 600_000)
   t.equal(kept.length, 1, 'while nothing is learned it is not kept again')
+  await runUntilIdle(clock, 659_000)
+  let last = ask()
+  while (clock.now() < 661_000) {
+    const next = ask()
+    await last
+    last = next
+  }
+  t.equal(kept.length, 2, 'also while there is always something to compute')
+  await last
+  await engine.close()
+  t.equal(clock.nextTimer(), undefined, 'and no more when it is closed')
 })
 
 t.test('what does not fit is left, and the rest is used', async (t) => {
