@@ -56,6 +56,19 @@ export const createLogger = (
   return pino({ level, redact: { paths, censor: '[redacted]' } }, open(file, terminal))
 }
 
+/** The level of this process's logger; it sets those of other processes, too. */
+export function everyLevel(own: LogLevelControl, tell: (level: string) => void): LogLevelControl {
+  return {
+    get level() {
+      return own.level
+    },
+    set level(level) {
+      own.level = level
+      tell(level)
+    },
+  }
+}
+
 const standardError = 2
 /** Milliseconds until a pipe that is full is tried again. */
 const patienceMs = 20

@@ -187,6 +187,7 @@ export class Engine {
         const ready = this.between.beforeStep()
         if (ready !== undefined) await ready
         const startedAt = this.clock.now()
+        this.planner.computing = parts
         this.observers.tell('onStepStart', parts, startedAt)
         const outcome = this.between.alone(runStep, this.backend, parts)
         return { parts, startedAt, outcome }
@@ -201,7 +202,8 @@ export class Engine {
 
   /** Takes in the tokens of a step that was not interrupted, and frees what ended with them, so that the next plan can use it. */
   #append(step: Step, outcome: StepOutcome): StepRecord | undefined {
-    if (outcome.isInterrupted === true) return undefined
+    this.planner.computing = []
+    if (outcome.isInterrupted === true) return void this.planner.interruptedSteps++
     const now = this.clock.now()
     const record = recordStep(step, outcome, now)
     this.observers.tell('onStep', record)

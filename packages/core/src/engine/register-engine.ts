@@ -22,7 +22,7 @@ import { PolicyRunner } from './loop/policy-runner.js'
 import { ACTIVITY, ActivityWatch } from './report/activity-watch.js'
 import { Counters } from './report/counters.js'
 import { EngineObservers } from './report/engine-observers.js'
-import { MakeWay, StepPlanner } from './loop/step-planner.js'
+import { StepPlanner } from './loop/step-planner.js'
 import { EngineReport, RequestTracker } from './report/engine-report.js'
 import { Partings } from './programs/partings.js'
 import { PROGRAMS, Programs } from './programs/programs.js'
@@ -63,7 +63,6 @@ const fixed = [
   InputContext,
   InputProcessor,
   Learning,
-  MakeWay,
   OutputProcessor,
   Partings,
   PartQueue,
@@ -86,9 +85,8 @@ const observing: readonly InjectionToken<EngineObserver>[] = [
   RequestTracker,
   ENGINE_COSTS,
   parts.WAIT_PREDICTOR,
-  InputProcessor,
   parts.KV_CACHE_MANAGER,
-  MakeWay,
+  StepPlanner,
 ]
 
 /** What does work between the steps of each engine; other features do when they are first used. */

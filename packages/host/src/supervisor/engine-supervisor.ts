@@ -213,7 +213,9 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (refusal === undefined) {
       const timeoutMs = request.timeoutMs ?? this.options.requestTimeoutMs
       const seeded = withSeed({ ...request, ...defined({ timeoutMs }) }, this.random)
-      this.#work.add(new EngineRequest(id, seeded, this.clock.now()))
+      const entry = new EngineRequest(id, seeded, this.clock.now())
+      const next = this.#work.add(entry, this.state === 'up')
+      if (next !== undefined) this.#pass(next)
     } else this.#tell({ type: 'events', events: [{ id, event: failureOf(refusal) }] })
   }
 

@@ -70,20 +70,27 @@ export class EngineWork {
     return this.#counts.held > 0
   }
 
-  /** Adds a request, which no engine has. */
-  add(entry: EngineRequest): void {
+  /**
+   * Adds a request; returns it where the engine gets it at once, so that it waits for nothing.
+   *
+   * @param isUp - whether there is an engine
+   */
+  add(entry: EngineRequest, isUp: boolean): Submission | undefined {
+    const isNext = isUp && this.#counts.held === 0 && this.#alone === undefined
+    entry.phase = isNext ? 'checking' : 'held'
     this.#requests.set(entry.id, entry)
     this.#counts[entry.phase]++
-    this.waiting.add(entry)
+    if (!isNext) this.waiting.add(entry)
+    return isNext ? { type: 'submit', id: entry.id, request: entry.request } : undefined
   }
 
   /** The engine does something else with a request. */
   move(entry: EngineRequest, phase: Phase): void {
+    if (entry.phase === 'held') this.waiting.delete(entry)
     this.#counts[entry.phase]--
     entry.phase = phase
     this.#counts[phase]++
     if (phase === 'held') this.waiting.add(entry)
-    else this.waiting.delete(entry)
   }
 
   /** Adds a call; returns its failure when there is no engine and it cannot wait for one. */
@@ -141,7 +148,7 @@ export class EngineWork {
   /** Takes out a request that has ended. */
   remove(entry: EngineRequest): void {
     if (this.#requests.delete(entry.id)) this.#counts[entry.phase]--
-    this.waiting.delete(entry)
+    if (entry.phase === 'held') this.waiting.delete(entry)
     if (this.#alone === entry) this.#alone = undefined
   }
 

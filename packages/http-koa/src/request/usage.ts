@@ -1,23 +1,28 @@
 import type { Clock, PromptProgress, Usage } from '@cllm/core'
 import type { EndEvent } from './generation.js'
 
-/**
- * Token counts in OpenAI's form. With several answers, the prompt counts once.
- *
- * @param reasoningTokens - those of all answers to a chat; other answers say nothing of it
- */
-export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[], reasoningTokens?: number) {
-  const [first] = ends
-  const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.usage ?? {}
-  let generated = 0
-  for (const { usage } of ends) generated += usage.generatedTokens
+/** An answer whose tokens are counted; those of thoughts are told of chats alone. */
+export interface CountedAnswer {
+  readonly end: Pick<EndEvent, 'usage'>
+  readonly reasoningTokens?: number
+}
+
+/** Token counts in OpenAI's form. With several answers, the prompt counts once. */
+export function usageOf(answers: readonly CountedAnswer[]) {
+  const [first] = answers
+  const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.end.usage ?? {}
+  let [generated, reasoning] = [0, 0]
+  for (const { end, reasoningTokens = 0 } of answers) {
+    generated += end.usage.generatedTokens
+    reasoning += reasoningTokens
+  }
   return {
     prompt_tokens: promptTokens,
     completion_tokens: generated,
     total_tokens: promptTokens + generated,
     prompt_tokens_details: { cached_tokens: cachedTokens },
-    ...(reasoningTokens !== undefined && {
-      completion_tokens_details: { reasoning_tokens: reasoningTokens },
+    ...(first?.reasoningTokens !== undefined && {
+      completion_tokens_details: { reasoning_tokens: reasoning },
     }),
   }
 }

@@ -1,4 +1,4 @@
-import type { Logger } from '@cllm/core'
+import { CllmError, type Logger } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
@@ -117,5 +117,24 @@ export function beginRequest(
     await next()
     // A whole answer is sent from now on; a stream may have nothing to send for as long.
     if (ctx.respond !== false && !(ctx.body instanceof Readable)) res.setTimeout(stallMs)
+  }
+}
+
+/** Refuses requests until the server is ready, and when it stops. */
+export function guardGate(
+  gate: { readonly isClosing: boolean },
+  isReady: () => boolean = () => true,
+): Middleware<KoaState> {
+  let isOpen = false
+  return async (ctx, next) => {
+    if (ctx.state.match.routes[0]?.route.isAlways === true) return await next()
+    if (gate.isClosing) {
+      // The next request of this client may find another server.
+      ctx.set('Connection', 'close')
+      throw new CllmError('shutting_down', 'The server is shutting down')
+    }
+    isOpen ||= isReady()
+    if (!isOpen) throw new CllmError('model_loading', 'Loading model')
+    await next()
   }
 }

@@ -1,6 +1,5 @@
-import Koa, { type Middleware } from 'koa'
+import Koa from 'koa'
 import {
-  CllmError,
   type EngineDirectory,
   type Transport,
   type TransportAddress,
@@ -22,7 +21,7 @@ import { checkRole, requestScope } from '../security/authenticate.js'
 import { MediaFetcher, type MediaUrlOptions } from '../security/media-fetcher.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 import { ResumableStreams } from '../stream/resumable-streams.js'
-import { beginRequest, noteFigures, type OpenRequests } from './begin-request.js'
+import { beginRequest, guardGate, noteFigures, type OpenRequests } from './begin-request.js'
 import type { ConnectionOptions, Listening } from './create-http-server.js'
 import { createHttpServer, listenAt, OpenConnections, refuseBadHttp } from './create-http-server.js'
 
@@ -56,7 +55,7 @@ export interface KoaTransportOptions extends ConnectionOptions {
   readonly security?: SecurityOptions
   /** Where images and sounds may be fetched from. Default: nowhere, a URL is refused. */
   readonly mediaUrls?: MediaUrlOptions
-  /** While false, every path but `/health/live` answers `model_loading`. Default: always true. */
+  /** Until it is true, every path but `/health/live` answers `model_loading`. Default: it is. */
   readonly isReady?: () => boolean
 }
 
@@ -70,7 +69,7 @@ export class KoaTransport implements Transport {
   readonly #server: Server
   readonly #connections: OpenConnections
   #listening: Listening | undefined
-  #closing = false
+  readonly #gate = { isClosing: false }
 
   constructor(options: KoaTransportOptions, context: TransportContext) {
     const hosts = [options.host ?? []].flat()
@@ -118,8 +117,8 @@ export class KoaTransport implements Transport {
     app.on('error', (error: unknown) => {
       if (!isClientGone(error)) context.logger.error({ err: error }, 'response failed')
     })
-    const gate = this.#gate(options.isReady)
-    for (const each of [begin, handleErrors, gate, ...security.middleware]) app.use(each)
+    const guard = guardGate(this.#gate, options.isReady)
+    for (const each of [begin, handleErrors, guard, ...security.middleware]) app.use(each)
     for (const protocol of protocols) {
       if (protocol.within === undefined) continue
       app.use(async (ctx, next) => await protocol.within?.(ctx.headers, next))
@@ -142,11 +141,11 @@ export class KoaTransport implements Transport {
   }
 
   drain(): void {
-    this.#closing = true
+    this.#gate.isClosing = true
   }
 
   async close(deadline: number): Promise<void> {
-    this.#closing = true
+    this.#gate.isClosing = true
     const server = this.#server
     if (this.#listening === undefined || !server.listening) return
     const closed = this.#listening.close()
@@ -154,20 +153,6 @@ export class KoaTransport implements Transport {
     const cancel = this.#services.clock.at(deadline, () => server.closeAllConnections())
     await closed
     cancel()
-  }
-
-  /** Refuses requests while the model loads and when the server stops. */
-  #gate(isReady: () => boolean = () => true): Middleware<KoaState> {
-    return async (ctx, next) => {
-      if (ctx.state.match.routes[0]?.route.isAlways === true) return await next()
-      if (this.#closing) {
-        // The next request of this client may find another server.
-        ctx.set('Connection', 'close')
-        throw new CllmError('shutting_down', 'The server is shutting down')
-      }
-      if (!isReady()) throw new CllmError('model_loading', 'Loading model')
-      await next()
-    }
   }
 }
 

@@ -6,7 +6,6 @@ import {
   type KoaProtocol,
   koaTransport,
   LOG_LEVEL,
-  type LogLevelControl,
   MODEL_STORE,
   MCP_SERVERS,
   Services,
@@ -22,7 +21,7 @@ import { hasMediaLibrary } from '../../engine/native-library.js'
 import { openKeyRing, type OpenKeyRing } from '../../keys/keys.js'
 import { withChosenModel } from '../../models/choose-model.js'
 import { type Served, servedPool } from '../../models/served/served-pool.js'
-import type { LevelledLogger } from '../../process/logger.js'
+import { everyLevel } from '../../process/logger.js'
 import type { Tracing } from './tracing.js'
 import type { CommandIo } from '../command.js'
 import { prepareServing } from './prepare-serving.js'
@@ -94,7 +93,7 @@ export async function startServing(
     }
     services
       .set(STARTED_AT, systemClock.now())
-      .set(LOG_LEVEL, everyLevel(parts.level, models))
+      .set(LOG_LEVEL, everyLevel(parts.level, models.setLogLevel))
       .set(HOLD_FOLDER, holdFolders(logger))
       .set(MODEL_STORE, models.store)
       .set(SHARED_BATCHES, shared?.batches)
@@ -135,18 +134,5 @@ async function firstLoad(models: Served, signal: AbortSignal): Promise<void> {
     await models.load()
   } finally {
     signal.removeEventListener('abort', stop)
-  }
-}
-
-/** Sets the log level of this process and of the engines. */
-function everyLevel(logger: LevelledLogger, { setLogLevel }: Served): LogLevelControl {
-  return {
-    get level() {
-      return logger.level
-    },
-    set level(level) {
-      logger.level = level
-      setLogLevel(level)
-    },
   }
 }

@@ -15,7 +15,7 @@ import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
 
 /** The model alone. */
-const noAdapters: RequestAdapters = { applied: [], key: '' }
+export const noAdapters: RequestAdapters = { applied: [], key: '' }
 
 interface Entry {
   readonly info: AdapterInfo

@@ -1,11 +1,11 @@
 import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/services.js'
 import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
-import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError, takesNone } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import { AdapterTable } from '../features/adapters.js'
+import { AdapterTable, noAdapters } from '../features/adapters.js'
+import { EngineObservers } from '../report/engine-observers.js'
 import { OutputProcessor } from '../requests/output-processor.js'
 import * as parts from '../engine-parts.js'
 import { timedOut } from '../requests/request-sets.js'
@@ -33,7 +33,7 @@ interface Arrival {
 
 /** Turns requests into sequences: checks them, tokenizes their prompts, asks the admission. */
 @injectable()
-export class InputProcessor implements EngineObserver {
+export class InputProcessor {
   isOpen = true
   readonly #arriving = new Map<string, Arrival>()
 
@@ -46,6 +46,7 @@ export class InputProcessor implements EngineObserver {
     @inject(AdapterTable) private readonly adapters: AdapterTable,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
+    @inject(EngineObservers) private readonly observers: EngineObservers,
   ) {}
 
   /** Whether requests are on their way to the queue. */
@@ -99,15 +100,14 @@ export class InputProcessor implements EngineObserver {
     for (const id of this.#arriving.keys()) this.cancel(id, error)
   }
 
-  onFinished({ id }: Sequence): void {
-    this.#arriving.get(id)?.proceed?.()
-  }
-
   /** The id belongs to a request that has ended and leaves before the next step. */
   async #afterPrevious(id: string, request: GenerateRequest): Promise<Processed> {
     const arrival: Arrival = {}
     this.#arriving.set(id, arrival)
+    const onFinished = (ended: Sequence) => void (ended.id === id && arrival.proceed?.())
+    const leave = this.observers.add({ onFinished })
     await new Promise<void>((resolve) => (arrival.proceed = resolve))
+    leave()
     if (arrival.error !== undefined) throw arrival.error
     if (!this.isOpen) throw takesNone()
     return await this.#read(id, request)
@@ -123,7 +123,8 @@ export class InputProcessor implements EngineObserver {
     if (isNew) this.admission.checkCount(others, now)
     const stable = withStableBeginning(given.prompt, context.options.volatileLines)
     const request = stable.prompt === given.prompt ? given : { ...given, prompt: stable.prompt }
-    const adapters = this.adapters.resolve(request.adapters)
+    const { adapters: chosen } = request
+    const adapters = chosen === undefined ? noAdapters : this.adapters.resolve(chosen)
     const complete = resolveRequest(id, request, context, { adapters, now: arrivedAt })
     const admit = (tokens: TokenId[], { media, waited }: Partial<MixedPrompt> = {}): Sequence => {
       const now = clock.now()

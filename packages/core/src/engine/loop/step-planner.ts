@@ -1,11 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/services.js'
-import type {
-  Plan,
-  ComputedPart,
-  SequenceView,
-} from '../../contracts/scheduling/scheduler-policy.js'
+import type { Plan, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
@@ -16,7 +12,7 @@ import { RequestTable } from '../requests/request-table.js'
 import { type StepPart, partsOf, tokensOf, withoutDrafts } from './run-step.js'
 import { Speculator } from '../speculation/speculator.js'
 import { isOfBatch } from '../../contracts/engine/generate-request.js'
-import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
+import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 
 /** Admissions that took longer than this are a pause for requests that decode. */
 const pauseMs = 2
@@ -33,9 +29,13 @@ interface PlannedStep {
 
 /** Asks the policy what the next step is, and does what it takes: slots are given out and taken back. */
 @injectable()
-export class StepPlanner {
+export class StepPlanner implements EngineObserver {
   /** Whether making a plan takes so long that tokens which are there should not wait for it. */
   readonly takesTime: boolean
+  /** What the step under way computes; none: between steps. */
+  computing: readonly StepPart[] = []
+  /** Steps that were interrupted; one that ended before it heard of it is not. */
+  interruptedSteps = 0
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
@@ -132,43 +132,17 @@ export class StepPlanner {
     }
     return parts
   }
-}
 
-/**
- * Interrupts a step of batches when a client's request comes that could have a slot: nobody waits for what
- * the step computes, and a chunk of a prompt may take long.
- */
-@injectable()
-export class MakeWay implements EngineObserver {
-  /** Of the step under way; none: between steps. */
-  #parts: readonly ComputedPart[] = []
-  #hasAsked = false
-  /** Steps that were interrupted; one that ended before it heard of it is not. */
-  interruptedSteps = 0
-
-  constructor(
-    @inject(tokens.BACKEND) private readonly backend: Backend,
-    @inject(KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(RequestTable) private readonly table: RequestTable,
-  ) {}
-
-  onStepStart(parts: readonly ComputedPart[]): void {
-    this.#parts = parts
-  }
-
-  onTurn(_durationMs: number, step: StepRecord | undefined): void {
-    if (this.#hasAsked && step === undefined) this.interruptedSteps++
-    this.#hasAsked = false
-    this.#parts = []
-  }
-
+  /**
+   * Interrupts a step of batches when a client's request comes that could have a slot: nobody waits for what
+   * the step computes, and a chunk of a prompt may take long.
+   */
   onQueued(request: SequenceView): void {
-    if (this.#parts.length === 0 || isOfBatch(request)) return
-    if (!this.#parts.every((part) => isOfBatch(part.request)) || !this.#hasRoom) return
+    if (this.computing.length === 0 || isOfBatch(request)) return
+    if (!this.computing.every((part) => isOfBatch(part.request)) || !this.#hasRoom) return
     this.backend.interrupt?.()
-    this.#hasAsked = true
     // Once is enough: what it was for is not asked again of a step that goes on.
-    this.#parts = []
+    this.computing = []
   }
 
   get #hasRoom(): boolean {

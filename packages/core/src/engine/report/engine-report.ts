@@ -12,7 +12,7 @@ import { AdapterTable } from '../features/adapters.js'
 import { WAIT_PREDICTOR, type WaitPredictor } from '../engine-parts.js'
 import type { EncodeOwner } from '../input/encode-lane.js'
 import { InputContext } from '../input/resolve-request.js'
-import { MakeWay } from '../loop/step-planner.js'
+import { StepPlanner } from '../loop/step-planner.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
 import { Partings } from '../programs/partings.js'
 import { RequestTable } from '../requests/request-table.js'
@@ -134,7 +134,7 @@ export class EngineReport {
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(AdapterTable) private readonly adapters: AdapterTable,
     @inject(Speculator) private readonly speculator: Speculator,
-    @inject(MakeWay) private readonly makeWay: MakeWay,
+    @inject(StepPlanner) private readonly planner: StepPlanner,
     @inject(Counters) private readonly counters: Counters,
     @inject(RequestTracker) private readonly tracker: RequestTracker,
     @inject(Partings) private readonly partings: Partings,
@@ -159,7 +159,7 @@ export class EngineReport {
       ...this.table.statistics(),
       waitMs: this.predictor.waitMs(this.table.waiting.total, clock.now()),
       policyFaults: this.policy.faults,
-      interruptedSteps: this.makeWay.interruptedSteps,
+      interruptedSteps: this.planner.interruptedSteps,
       partings: this.partings.counts,
       ...defined({ encodes: lane.statistics() }),
       ...this.counters.snapshot(),

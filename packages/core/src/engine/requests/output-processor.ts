@@ -28,7 +28,8 @@ export class OutputProcessor {
 
   /** Whether a request's first token is not published yet. */
   get hasFirst(): boolean {
-    return this.#fresh.some(({ emittedTokens }) => emittedTokens === 0)
+    for (const { emittedTokens } of this.#fresh) if (emittedTokens === 0) return true
+    return false
   }
 
   /** A token was sampled for the sequence. */

@@ -5,7 +5,7 @@ import { mergeGenerations, startGenerations } from '../../request/generation.js'
 import type { EndEvent, Generation, MergedEvent } from '../../request/generation.js'
 import { startThinking } from '../../request/limit-thinking.js'
 import { countPrompt, promptTextWithBos } from '../../request/prompt-text.js'
-import { sum, timingsOf, usageOf, promptProgress, StreamTimings } from '../../request/usage.js'
+import { timingsOf, usageOf, promptProgress, StreamTimings } from '../../request/usage.js'
 import { encoded, eventStream } from '../../routes/route.js'
 import type { Answer, CallOf, Call, Encoder } from '../../routes/route.js'
 import { generationSettings } from '../llama-server/completion-request.js'
@@ -43,10 +43,7 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
       chatChunks(call, generations, asked, head, write),
     )
   }
-  const answers = await Promise.all(
-    generations.map(async (generation) => await collectAnswer(generation, form)),
-  )
-  const ends = answers.map(({ end }) => end)
+  const answers = await Promise.all(generations.map((one) => collectAnswer(one, form)))
   const choices = answers.map(({ content, reasoning, calls, end, logprobs }, index) => ({
     index,
     message: {
@@ -64,8 +61,8 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
     ...head,
     object: 'chat.completion',
     choices,
-    usage: usageOf(ends, sum(answers.map(({ reasoningTokens }) => reasoningTokens))),
-    timings: timingsOf(ends[0]!),
+    usage: usageOf(answers),
+    timings: timingsOf(answers[0]!.end),
     ...(isVerbose && { __verbose: await verboseOf(client, request) }),
   }
 }
@@ -132,7 +129,7 @@ function chatChunks(
         `"finish_reason":${JSON.stringify(finish)}}]${timings}${closing}`,
     )
   }
-  const ends: EndEvent[] = []
+  const ended: { readonly end: EndEvent; readonly reasoningTokens: number }[] = []
   const say = (index: number, parts: readonly AnswerPart[]) => {
     const answer = answers[index]!
     for (const part of parts) {
@@ -183,13 +180,12 @@ function chatChunks(
       say(index, parser.end())
       endInput(index)
       send(index, '{}', finishOf(event.reason, answers[index]!.calls > 0))
-      ends.push(event)
+      ended.push({ end: event, reasoningTokens: parser.reasoningTokens })
     },
     end() {
       if (includeUsage) {
-        const reasoned = sum(answers.map(({ parser }) => parser.reasoningTokens))
-        const usage = JSON.stringify(usageOf(ends, reasoned))
-        const timings = JSON.stringify(timingsOf(ends[0]!))
+        const usage = JSON.stringify(usageOf(ended))
+        const timings = JSON.stringify(timingsOf(ended[0]!.end))
         write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
       }
       write('data: [DONE]\n\n')

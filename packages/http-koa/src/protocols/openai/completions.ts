@@ -8,7 +8,7 @@ import { expectedField, unsupported } from '../../request/refusals.js'
 import { anyTokensField, sharedFields, sharedSettings, askedConstraints } from './openai-fields.js'
 import { collect, mergeGenerations, startGenerations } from '../../request/generation.js'
 import type { Collected, EndEvent, MergedEvent } from '../../request/generation.js'
-import { promptProgress, sum, timingsOf, usageOf } from '../../request/usage.js'
+import { type CountedAnswer, promptProgress, sum, timingsOf, usageOf } from '../../request/usage.js'
 import { type Call, type CallOf, encoded, type Encoder, eventStream } from '../../routes/route.js'
 import { secondsNow, unknownFingerprint, openAiErrorBody, textLogprobs } from './openai-answer.js'
 import type { OpenAiContext } from './openai-answer.js'
@@ -114,7 +114,6 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
   }
   const answers = await Promise.all(generations.map((generation) => collect(generation)))
   const hasLogprobs = fields.logprobs !== undefined
-  const ends = answers.map(({ end }) => end)
   const times = answersPerPrompt(fields)
   return {
     ...head,
@@ -127,8 +126,8 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
         finish_reason: answer.end.reason,
       }
     }),
-    usage: usageOfAll(ends, times),
-    timings: timingsOf(ends[0]!),
+    usage: usageOfAll(answers, times),
+    timings: timingsOf(answers[0]!.end),
   }
 }
 
@@ -149,11 +148,11 @@ const meanLogprob = ({ logprobs }: Collected): number =>
   sum(logprobs.map(({ logprob }) => logprob)) / Math.max(1, logprobs.length)
 
 /** Every prompt counts once, however many answers it has. */
-function usageOfAll(ends: readonly EndEvent[], times: number) {
-  const usage = usageOf(ends)
-  const prompts = ends.filter((_, index) => index % times === 0)
-  const tokens = sum(prompts.map(({ usage }) => usage.promptTokens))
-  const cached = sum(prompts.map(({ usage }) => usage.cachedTokens))
+function usageOfAll(answers: readonly CountedAnswer[], times: number) {
+  const usage = usageOf(answers)
+  const prompts = answers.filter((_, index) => index % times === 0)
+  const tokens = sum(prompts.map(({ end }) => end.usage.promptTokens))
+  const cached = sum(prompts.map(({ end }) => end.usage.cachedTokens))
   return {
     ...usage,
     prompt_tokens: tokens,
@@ -191,7 +190,7 @@ function chunks(
         `"logprobs":${likely(index, logprobs)},` +
         `"finish_reason":${JSON.stringify(finish)}}]${closing}`,
     )
-  const ends: EndEvent[] = []
+  const ended: { readonly end: EndEvent }[] = []
   const began = clock.now()
   return {
     begin() {
@@ -208,15 +207,16 @@ function chunks(
       if (promptLogprobs !== undefined) send(index, echoes[index] ?? '', null, promptLogprobs)
       if (event.type === 'end') {
         send(index, maxTokens === 0 ? '' : event.text, event.reason)
-        ends[index] = event
+        ended[index] = { end: event }
       } else if (maxTokens !== 0 && (event.text !== '' || event.logprobs !== undefined)) {
         send(index, event.text, null, event.logprobs && [event.logprobs])
       }
     },
     end() {
       if (includeUsage) {
-        const usage = JSON.stringify(usageOfAll(ends, n))
-        write(`${opening}[],"usage":${usage},"timings":${JSON.stringify(timingsOf(ends[0]!))}}\n\n`)
+        const usage = JSON.stringify(usageOfAll(ended, n))
+        const timings = JSON.stringify(timingsOf(ended[0]!.end))
+        write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
       }
       write('data: [DONE]\n\n')
     },

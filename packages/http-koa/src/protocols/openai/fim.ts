@@ -40,7 +40,7 @@ export async function fimCompletions(call: CallOf<typeof fimSchema>, openAi: Ope
     ...head,
     object: 'chat.completion',
     choices: [{ index: 0, message, finish_reason: end.reason }],
-    usage: usageOf([end]),
+    usage: usageOf([{ end }]),
     timings: timingsOf(end),
   }
 }
@@ -56,7 +56,8 @@ function chunks(head: object, write: (text: string) => void): Encoder<Generation
     begin: () => send({ role: 'assistant', content: '' }),
     push(event) {
       const { text: content } = event
-      if (event.type === 'end') send({ content }, event.reason, { usage: usageOf([event]) })
+      const isEnd = event.type === 'end'
+      if (isEnd) send({ content }, event.reason, { usage: usageOf([{ end: event }]) })
       else if (content !== '') send({ content })
     },
     end: () => write('data: [DONE]\n\n'),

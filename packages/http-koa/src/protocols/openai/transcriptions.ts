@@ -106,8 +106,13 @@ function wordsOf(task: keyof typeof tasks, { details }: ModelInfo) {
 }
 
 function tokensOf(end: EndEvent): object {
-  const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = usageOf([end])
-  return { type: 'tokens', input_tokens: input, output_tokens: output, total_tokens: total }
+  const { prompt_tokens, completion_tokens, total_tokens } = usageOf([{ end }])
+  return {
+    type: 'tokens',
+    input_tokens: prompt_tokens,
+    output_tokens: completion_tokens,
+    total_tokens,
+  }
 }
 
 function transcriptEvents(
