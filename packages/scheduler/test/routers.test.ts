@@ -33,7 +33,13 @@ t.test('the suite finds what is wrong with a router', async (t) => {
   const broken = (name: string, place: ReturnType<RouterDefinition['create']>['place']) =>
     defineRouter({ name, doc: 'Broken.', create: () => ({ place }) })
   let turn = 0
+  const usual = createRouter('least-wait')
   const defects = [
+    broken('slow', (request, workers, now) => {
+      const end = performance.now() + (6 * workers.length) / 1000
+      while (performance.now() < end) continue
+      return usual.place(request, workers, now)
+    }),
     broken('unknown', () => ({ worker: 'nobody' })),
     broken('first', (_, [one]) => ({ worker: one!.id })),
     broken('moody', (_, workers) => ({ worker: workers[(turn++ % 7) % workers.length]!.id })),
