@@ -13,7 +13,7 @@ import { until } from '../../until.js'
 
 const whole = /"done":true,"generated_tokens":150/
 /** As long for the quick model. */
-const saga = { ...story, max_tokens: 5_000 }
+const saga = { ...story, max_tokens: 1_000 }
 /** As long as any machine needs. */
 const drain = ['--drain-timeout', '600']
 /** What does not end before it is ended. */
@@ -105,19 +105,27 @@ t.test(
 t.test('the engine ignores the Ctrl-C that a terminal sends it too', async (t) => {
   // The server takes that which npm passes on as well for the same one.
   const npm = { npm_lifecycle_event: 'npx' }
-  const { child, generate, exit } = await serve(t, npm, ...quickModel, ...drain)
+  const { child, url, generate, exit } = await serve(t, npm, ...quickModel, ...drain)
+  const [engine = 0] = childrenOf(child)
   const streams = await Promise.all([generate(saga), generate(saga)])
+  process.kill(engine, 'SIGSTOP') // so that what runs does not finish
   process.kill(-child.pid!, 'SIGINT')
   process.kill(-child.pid!, 'SIGTERM') // a second SIGINT at once would be lost
-  for (const stream of streams) t.match(await stream.text(), /"done":true,"generated_tokens":5000/)
+  await until(async () => (await fetch(`${url}/health/ready`)).status !== 200)
+  process.kill(engine, 'SIGCONT')
+  for (const stream of streams) t.match(await stream.text(), /"done":true,"generated_tokens":1000/)
   t.same(await exit, [0, null])
 })
 
 t.test('one Ctrl-C lets what runs finish', async (t) => {
-  const { child, generate, exit } = await serve(t, {}, ...quickModel, ...drain)
+  const { child, url, generate, exit } = await serve(t, {}, ...quickModel, ...drain)
+  const [engine = 0] = childrenOf(child)
   const stream = await generate(saga)
+  process.kill(engine, 'SIGSTOP') // so that what runs does not finish
   child.kill('SIGINT')
-  t.match(await stream.text(), /"done":true,"generated_tokens":5000/)
+  await until(async () => (await fetch(`${url}/health/ready`)).status !== 200)
+  process.kill(engine, 'SIGCONT')
+  t.match(await stream.text(), /"done":true,"generated_tokens":1000/)
   t.same(await exit, [0, null])
 })
 
