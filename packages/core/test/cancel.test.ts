@@ -22,7 +22,8 @@ const phases = [
   'preempted',
   'embedding',
 ] as const
-const times = 200
+/** As often as all places of a phase, 13 or 20, come twice; with `--all` more often. */
+const times = process.argv.includes('--all') ? 200 : 40
 /** Milliseconds after which a request is in this phase for sure; a step takes 10. */
 const soonest = { queued: 3, prefilling: 11, decoding: 25, paused: 45, preempted: 45 }
 

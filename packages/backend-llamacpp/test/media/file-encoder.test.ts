@@ -19,6 +19,9 @@ import { openTiny, recordingLogger } from '../open-tiny.js'
 import { png, wav } from './hostile-files.js'
 
 const entry = fileURLToPath(new URL('scripted-encoder.mjs', import.meta.url))
+// It needs no compiler, which takes most of the time of a process as short as this.
+process.execArgv = []
+t.teardown(() => (process.execArgv = execArgv))
 
 const image = (width: number, height = 10) => ({
   type: 'image' as const,
@@ -317,6 +320,7 @@ t.test('closed while its process starts, it waits for nothing', async (t) => {
 })
 
 t.test('what is missing is said at the start', async (t) => {
+  process.execArgv = execArgv
   const missing = { code: 'invalid_configuration', message: /missing cannot be read/ }
   await t.rejects(open(t, 'missing'), missing)
   const unbuilt = { code: 'invalid_configuration', message: /cllm native build/ }

@@ -14,6 +14,7 @@ import { systemRandom } from '@cllm/core'
 import {
   createConformanceEngine,
   hostConformanceEngine,
+  plainEnvironment,
   testEngineClient,
   testEngineDirectory,
 } from '@cllm/testing'
@@ -40,6 +41,7 @@ function link(): EngineLink {
 function childProcess(): EngineLink {
   const child = fork(fileURLToPath(new URL('../conformance-child.mjs', import.meta.url)), {
     execArgv: [],
+    env: plainEnvironment(process.env),
   })
   return {
     channel: {
