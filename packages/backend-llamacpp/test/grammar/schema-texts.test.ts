@@ -3,6 +3,7 @@ import type { JsonSchema } from '@cllm/core'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import t from 'tap'
+import { z } from 'zod'
 import { GrammarTexts, seeded } from './grammar-texts.js'
 
 type Schema = Exclude<JsonSchema, boolean>
@@ -592,6 +593,40 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     ),
     [{ regex: '^a+\\d$' }],
     [{ regex: '(' }],
+  ],
+  'addresses as people write them': [
+    object({
+      mail: { type: 'string', format: 'email' },
+      short: { type: 'string', format: 'email', maxLength: 60 },
+      both: { type: 'string', format: 'email', pattern: z.toJSONSchema(z.email()).pattern! },
+      host: { type: 'string', format: 'hostname' },
+      url: { type: 'string', format: 'uri', minLength: 1, maxLength: 2083 },
+      link: { type: 'string', format: 'uri', maxLength: 255 },
+      start: { type: 'string', format: 'uri', pattern: '^https://.*', maxLength: 500 },
+      listed: { format: 'uri', enum: ['http://localhost:3000/a?b=c#d', 'https://a.b.example.com'] },
+    }),
+    [
+      { mail: 'first.middle.last@mail.verylongcompanyname.co.uk' },
+      { mail: 'Ann_Lee+x@Example.online' },
+      { short: 'first.middle.last@mail.longcompanyname.co.uk' },
+      { both: 'a.very.long.name@mail.verylongcompanyname.co.uk' },
+      { host: 'a.b.verylongcompanyname.cloud' },
+      { url: 'https://github.com/a/b/blob/main/src/resources/chat/completions.ts#L10' },
+      { url: 'https://de.wikipedia.org/wiki/K%C3%B6ln?action=edit&section=1' },
+      { url: 'http://localhost:3000' },
+      { url: 'http://127.0.0.1:8080/v1/models' },
+      { link: 'https://example.com?q=a' },
+      { link: 'https://www.example.co.uk/a-b/c_d.html?q=a,b&r=c@d#e' },
+      { start: 'https://example.com/a?b=c' },
+      { listed: 'http://localhost:3000/a?b=c#d' },
+    ],
+    [
+      { mail: 'a..b@example.com' },
+      { mail: 'a@b.test' },
+      { both: 'a@b' },
+      { url: 'https://example.com/a b' },
+      { start: 'http://example.com/' },
+    ],
   ],
 }
 

@@ -11,8 +11,9 @@ const mostStates = 2000
 const stateSteps = 3
 /** Sets of characters with longer texts are rules of their own. */
 const shortSet = 100
-/** Characters that are counted where a pattern may go on for longer. */
+/** Characters that are counted where a pattern may go on for longer, or these where they are too many. */
 const longest = 100
+const shorter = 70
 
 /** What {@link automatonRule} is made with. */
 interface AutomatonOptions {
@@ -52,8 +53,17 @@ export function automatonRule(
 ): string | undefined {
   const automata = new Automata(patterns, spend)
   const counts = min > 0 || max < Infinity
-  const most = counts ? Math.min(max, Math.max(min, longest)) : Infinity
-  const states = explore(automata, writeSet, { min, max: most }, spend)
+  const upTo = (count: number) => {
+    const most = counts ? Math.min(max, Math.max(min, count)) : Infinity
+    return explore(automata, writeSet, { min, max: most }, spend)
+  }
+  const states = unlessProblem(
+    () => upTo(longest),
+    (problem) => {
+      if (!counts) throw problem
+      return upTo(shorter)
+    },
+  )
   markAlive(states)
   return states[0]!.isAlive ? write(writer, states) : undefined
 }

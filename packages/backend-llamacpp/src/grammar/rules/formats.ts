@@ -19,15 +19,25 @@ const octet = '(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
 const ipv4 = `${octet}(?:\\.${octet}){3}`
 const group = '[0-9a-f]{1,4}'
 const ipv6 = `(?:${group}:){7}${group}|(?:${group}:){1,6}:${group}|::${group}|::`
-// names without the double hyphens of international ones, and a top level that is one
-const label = '[A-Za-z0-9]{1,15}(?:-[A-Za-z0-9]{1,15})?'
-const top = '(?:[a-z]{2,3}|info)'
-const hostname = `(?:${label}\\.){1,2}${top}`
-const atom = '[A-Za-z0-9_+-]{1,24}'
+// of three letters, or of more that begin no name for special use, as .test, .local and .onion do
+const topUpTo = (most: number | '') =>
+  `(?:[A-Za-z]{2,3}|[B-DF-HJKMNP-SU-Zb-df-hjkmnp-su-z][A-Za-z]{3,${most}}|info|online|tech)`
+const top = topUpTo(9)
+// names without the double hyphens of international ones
+const hostname = `(?:[A-Za-z0-9]{1,12}(?:-[A-Za-z0-9]{1,7})?\\.){1,3}${top}`
+const longHostname = `(?:[A-Za-z0-9](?:-?[A-Za-z0-9]){0,28}\\.){1,3}${top}`
+// of any length, which an automaton counts with fewer states
+const anyHostname = `(?:[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\\.)+${topUpTo('')}`
+const atom = '[A-Za-z0-9_+-]'
 const segment = '[A-Za-z0-9._~-]{1,20}'
-const query = '\\?[a-z0-9]{1,10}=[A-Za-z0-9._~-]{1,20}'
-// below 200 characters, a usual limit
-const uri = `https?://${hostname}(?:/${segment}){0,4}(?:/(?:${query})?)?`
+const port = '(?::(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?'
+const url = (host: string, more: string, fragment: string) =>
+  `https?://(?:${host}|localhost|${ipv4})${port}(?:[/?]${more})?(?:#${fragment})?`
+const pathCharacter = "[A-Za-z0-9._~!$&'()*+,;=:@/?-]"
+// up to 200 characters, a usual limit
+const uri = url(hostname, `${pathCharacter}{0,92}`, `${pathCharacter}{0,15}`)
+const escapedCharacter = `(?:${pathCharacter}|%[0-9A-F]{2})`
+const longUri = `^${url(longHostname, `${escapedCharacter}{0,500}`, `${escapedCharacter}{0,80}`)}$`
 const uuid = (version: string) =>
   `^[0-9a-f]{8}-[0-9a-f]{4}-${version}[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
 const some = '[0-9]{1,4}'
@@ -37,7 +47,7 @@ const duration = `P(?:${some}D(?:T${clockParts})?|T${clockParts}|${some}W)`
 /**
  * The formats of strings that output is kept to, as patterns. They are narrower than their standards:
  * what the usual validators take, pydantic's and zod's among them. Times are those of RFC 3339, with an
- * offset and without leap seconds; the parts of mail addresses and host names are short.
+ * offset and without leap seconds.
  */
 export const formats = {
   date: `^${date}$`,
@@ -52,8 +62,8 @@ export const formats = {
   uuid6: uuid('6'),
   uuid7: uuid('7'),
   uuid8: uuid('8'),
-  email: `^${atom}(?:\\.${atom})?@${hostname}$`,
-  hostname: `^${hostname}$`,
+  email: `^${atom}+(?:\\.${atom}+)*@${anyHostname}$`,
+  hostname: `^${anyHostname}$`,
   ipv4: `^${ipv4}$`,
   ipv6: `^(?:${ipv6})$`,
   // of one address each, so that no bit of a host is set
@@ -76,11 +86,19 @@ export const formats = {
   // of a length that needs no padding
   base64url: '^(?:[A-Za-z0-9_-]{4}){0,25}$',
   jwt: '^eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9\\.eyJ[A-Za-z0-9_-]{4,120}\\.[A-Za-z0-9_-]{43}$',
-  emoji: '^[\u{1f600}-\u{1f64f}]{1,4}$',
+  emoji: String.raw`^\p{Emoji_Presentation}{1,4}$`,
   'json-pointer': '^(?:/[A-Za-z0-9_-]{1,40}){0,10}$',
   'json-pointer-uri-fragment': '^#(?:/[A-Za-z0-9_-]{1,40}){0,10}$',
   'relative-json-pointer': '^[0-9](?:#|(?:/[A-Za-z0-9_-]{1,40}){0,10})$',
 } as const satisfies Readonly<Record<string, string>>
+
+/** The same formats where they stand alone: what people write, within the limits of usual validators. */
+const longer: Readonly<Record<string, string>> = {
+  email: `^${atom}(?:\\.?${atom}){0,31}@${longHostname}$`,
+  hostname: `^${longHostname}$`,
+  uri: longUri,
+  url: longUri,
+}
 
 /** Other names of formats, and formats that one of the others is an example of. */
 const same: Readonly<Record<string, keyof typeof formats>> = {
@@ -97,17 +115,19 @@ const same: Readonly<Record<string, keyof typeof formats>> = {
   'name-email': 'email',
 }
 
-/** The pattern of a format; undefined for an annotation. */
-export function formatPattern(format: string): string | undefined {
+/** The patterns of a format, the widest first; none for an annotation. */
+export function formatPatterns(format: string): readonly string[] {
   const name = Object.hasOwn(same, format) ? same[format]! : format
-  return Object.hasOwn(formats, name) ? formats[name as keyof typeof formats] : undefined
+  return [longer, formats].flatMap((one: Readonly<Record<string, string>>) =>
+    Object.hasOwn(one, name) ? one[name]! : [],
+  )
 }
 
 /** Short texts of formats for which clients also have patterns that are no automata. */
 const examples: Readonly<Record<string, readonly string[]>> = {
   duration: ['P1D', 'P12DT3H', 'PT1H2M3S', 'PT5M', 'P3W'],
-  email: ['a@b.co', 'a_b.c+d@e-f.info', 'A-1@b.c.de'],
-  hostname: ['a.co', 'a-b.c.info', 'A1.b2.de'],
+  email: ['a@b.co', 'a_b.c+d@e-f.info', 'A-1@b.c.de', 'a.b.c@D.e.f.cloud'],
+  hostname: ['a.co', 'a-b.c.info', 'A1.b2.de', 'a.b.C.cloud'],
   emoji: ['\u{1f600}', '\u{1f601}\u{1f64f}'],
   ipv6: ['::1', '1:2:3:4:5:6:7:8', '::'],
 }

@@ -1,9 +1,10 @@
-import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
+import { GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { automatonRule } from '../pattern/automaton-rule.js'
 import { PatternProblem, unlessProblem } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
-import { refusedSchema, refusedStrings } from '../refuse.js'
-import { formatMatches, formatPattern } from './formats.js'
+import type { Amount } from '../gbnf/gbnf-reader.js'
+import { refusedSchema, refusedStrings, type Spend } from '../refuse.js'
+import { formatMatches, formatPatterns } from './formats.js'
 import { jsonRule } from './json-rules.js'
 import type { Facts } from '../schema/facts.js'
 import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
@@ -14,7 +15,7 @@ export function stringRule(compiler: RuleCompiler, facts: Facts): string | undef
   const { minLength: min, maxLength: max, patterns } = facts
   checkCount(facts, 'minLength')
   if (min > max) return undefined
-  const named = facts.formats.flatMap((format) => formatPattern(format) ?? [])
+  const named = facts.formats.flatMap((format) => formatPatterns(format).at(-1) ?? [])
   if (patterns.length + named.length === 0) {
     if (facts.content.length > 0 && min === 0 && max === Infinity) {
       return compiler.quoted(facts.content)
@@ -26,6 +27,7 @@ export function stringRule(compiler: RuleCompiler, facts: Facts): string | undef
   const pointer = pointerOf(facts, patterns.length === 0 ? 'format' : 'pattern')
   try {
     const inner =
+      alone(compiler, facts, pointer) ??
       insideOf(compiler, facts, [...patterns, ...named], pointer) ??
       // a format is an annotation where a pattern says something else
       (patterns.length > 0 ? insideOf(compiler, facts, patterns, pointer) : undefined)
@@ -51,17 +53,28 @@ function untrimmed(writer: GbnfWriter, min: number, max: number): string {
   return parts.filter((part) => part !== '').join(' ')
 }
 
+/** The widest strings of a format, where nothing else is said that they do not keep to. */
+function alone(compiler: RuleCompiler, facts: Facts, pointer: string): string | undefined {
+  const [widest, ...narrower] = facts.formats.flatMap(formatPatterns)
+  if (facts.patterns.length > 0 || narrower.length !== 1) return undefined
+  const lengths = { min: facts.minLength, max: facts.maxLength }
+  const spend = compiler.document.budget.at(pointer)
+  const make = () => patternRule(compiler.writer, widest!, lengths, spend)
+  return unlessProblem(
+    () => compiler.once(JSON.stringify([widest, lengths]), pointer, make),
+    () => undefined,
+  )
+}
+
 /** Strings of a format whose texts match patterns that are more than an automaton can follow. */
 function byFormat(compiler: RuleCompiler, facts: Facts, pointer: string): string | undefined {
   const spend = compiler.document.budget.at(pointer)
   for (const format of facts.formats) {
-    const pattern = formatPattern(format)
-    if (pattern === undefined || !facts.patterns.every((one) => formatMatches(format, one, spend)))
-      continue
-    try {
-      return insideOf(compiler, facts, [pattern], pointer)
-    } catch (error) {
-      if (!(error instanceof PatternProblem)) throw error
+    if (!facts.patterns.every((one) => formatMatches(format, one, spend))) continue
+    for (const pattern of formatPatterns(format)) {
+      const rule = () => insideOf(compiler, facts, [pattern], pointer)
+      const inner = unlessProblem(rule, () => undefined)
+      if (inner !== undefined) return inner
     }
   }
   return undefined
@@ -76,12 +89,26 @@ function insideOf(
 ): string | undefined {
   const { writer, document } = compiler
   const spend = document.budget.at(pointer)
-  const [only] = patterns
+  const lengths = { min, max }
   return compiler.once(JSON.stringify([patterns, min, max]), pointer, () => {
-    const whole = () => automatonRule(writer, patterns, { lengths: { min, max }, spend })
-    if (patterns.length !== 1) return whole()
-    return unlessProblem(() => patternRule(writer, only!, { min, max }, spend), whole)
+    const [only] = patterns
+    if (patterns.length === 1) {
+      const rule = () => patternRule(writer, only!, lengths, spend)
+      return unlessProblem(rule, () => automatonRule(writer, patterns, { lengths, spend }))
+    }
+    // what one of them says is not counted
+    const keeps = patterns.some((one) => keepsTo(one, lengths, spend))
+    const counted = keeps ? { min: 0, max: Infinity } : lengths
+    return automatonRule(writer, patterns, { lengths: counted, spend })
   })
+}
+
+/** Whether all texts that match a pattern have such a length by themselves. */
+function keepsTo(pattern: string, lengths: Amount, spend: Spend): boolean {
+  return unlessProblem(
+    () => patternRule(new GbnfWriter(), pattern, lengths, spend) !== '',
+    () => false,
+  )
 }
 
 /** @throws CllmError `invalid_constraint` for what cannot be counted to */

@@ -1,5 +1,5 @@
 import { entryOf } from '@cllm/core'
-import { formatPattern } from '../rules/formats.js'
+import { formatPatterns } from '../rules/formats.js'
 import { isMultiple, multipleSteps } from '../rules/decimals.js'
 import { canonicalJson, type Conjunction, type Place } from './schema-document.js'
 import { type Facts, memberOf, typeOf } from './facts.js'
@@ -87,7 +87,7 @@ const isText: Check = (place, schema, value) => {
   const { length } = Array.from(value)
   if (length < minLength || length > maxLength) return false
   if (pattern !== undefined && !document.matches(pattern, value, `${pointer}/pattern`)) return false
-  const known = format === undefined ? undefined : formatPattern(format)
+  const [known] = format === undefined ? [] : formatPatterns(format)
   return known === undefined || document.matches(known, value, `${pointer}/format`)
 }
 
