@@ -5,6 +5,7 @@ import type { LogLevelControl } from '../../routes/define-protocol.js'
 import type { McpServers } from '../mcp/mcp-servers.js'
 import { type FunctionsByName, customInput } from './openai-tools.js'
 import type { KeptItems } from './responses/kept-items.js'
+import type { RecentItems } from './responses/response-items.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
 import type { CllmError, LikelyToken, PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
 import { z } from 'zod'
@@ -30,6 +31,8 @@ export interface OpenAiContext {
   readonly started: number
   /** The responses and conversations that are kept; undefined: none are. */
   readonly kept: KeptItems | undefined
+  /** What was answered lately. */
+  readonly recent: RecentItems
   /** The MCP servers that the configuration names; undefined: none. */
   readonly mcp: McpServers | undefined
   /** Below `info` answers to chats show the prompt where a request does not say. */

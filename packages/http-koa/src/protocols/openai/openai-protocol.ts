@@ -37,6 +37,7 @@ import { listModels, showModel } from './models.js'
 import { responsesSchema } from './responses/responses-request.js'
 import type { McpServers } from '../mcp/mcp-servers.js'
 import { KeptItems } from './responses/kept-items.js'
+import { RecentItems } from './responses/response-items.js'
 import { keptRoutes } from './responses/kept-routes.js'
 import { transcription, transcriptionSchema } from './transcriptions.js'
 import { streamRoutes } from './stream-routes.js'
@@ -173,6 +174,7 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     defaults: eachWithOverrides(openAiDefaults, options.defaults),
     started: Math.floor((options.started ?? 0) / 1000),
     kept,
+    recent: new RecentItems(),
     log: options.log,
     mcp: options.mcp,
   }

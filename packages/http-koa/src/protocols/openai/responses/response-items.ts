@@ -49,6 +49,39 @@ export interface Kept<Kind = ResponseObject | ConversationObject> {
 /** What is kept, with its file. */
 export type Found<Kind = Kept['object']> = Kept<Kind> & { readonly file: FoundState }
 
+/** Characters of items that are remembered at most. */
+const mostRecent = 2 ** 24
+
+/** The latest items of answers, kept or not: some clients only name what the server has said. */
+export class RecentItems {
+  readonly #items = new Map<string, { readonly item: KeptItem; readonly size: number }>()
+  #size = 0
+
+  add(owner: string, items: readonly KeptItem[]): void {
+    for (const item of items) {
+      const size = JSON.stringify(item).length
+      this.#items.set(nameOf(owner, item.id), { item, size })
+      this.#size += size
+    }
+    for (const [name, { size }] of this.#items) {
+      if (this.#size <= mostRecent) break
+      this.#items.delete(name)
+      this.#size -= size
+    }
+  }
+
+  /** An input with the items that it names, except those of the turns before it, which stand there. */
+  filled(owner: string, input: Input | undefined, before: readonly KeptItem[]): Input {
+    return itemsOf(input ?? []).map((item) => {
+      const { type, id } = item
+      if (type !== 'item_reference' || before.some((one) => one.id === id)) return item
+      return (this.#items.get(nameOf(owner, id))?.item as Item | undefined) ?? item
+    })
+  }
+}
+
+const nameOf = (owner: string, id: unknown): string => JSON.stringify([owner, id])
+
 /** Whether it is a response without an end. */
 export const isOpen = ({ object }: Kept): boolean =>
   'status' in object && object.status === 'in_progress'
@@ -81,7 +114,9 @@ export const inputSchema = z.union(
   'a string or an array of items',
 )
 
-const itemsOf = (input: z.output<typeof inputSchema>): readonly Item[] =>
+type Input = z.output<typeof inputSchema>
+
+const itemsOf = (input: Input): Item[] =>
   typeof input === 'string' ? [{ role: 'user', content: input }] : input
 
 /**
@@ -91,7 +126,7 @@ const itemsOf = (input: z.output<typeof inputSchema>): readonly Item[] =>
  */
 export function keptInput(
   { random }: Pick<Call, 'random'>,
-  input: z.output<typeof inputSchema> = [],
+  input: Input = [],
   before: readonly KeptItem[] = [],
 ): readonly KeptItem[] {
   const taken = new Set(before.map(({ id }) => id))
@@ -120,7 +155,7 @@ const prefixes: Readonly<Record<string, string>> = { message: 'msg', function_ca
  */
 export function toMessages(
   instructions: string,
-  given: z.output<typeof inputSchema>,
+  given: Input,
   logger: Logger,
   before: readonly KeptItem[] = [],
   name = 'input',

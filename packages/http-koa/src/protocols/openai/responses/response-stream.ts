@@ -128,7 +128,9 @@ export interface ResponseStreamOptions {
   readonly hasTimings: boolean
   readonly offered: FunctionsByName | undefined
   /** Keeps the response as it is at its end, and resolves with what the client is told then. */
-  readonly keep?: (<Response extends object>(response: Response) => Promise<Response>) | undefined
+  readonly keep: <Response extends object>(response: Response) => Promise<Response>
+  /** Whether others can read it then. */
+  readonly isKept: boolean
 }
 
 /** Writes an answer as the events of OpenAI's Responses API, in the order that it documents. */
@@ -136,7 +138,7 @@ export function responseEvents(
   call: Call,
   { promptTokens }: Generation,
   form: AnswerForm,
-  { head, hasTimings, offered, keep }: ResponseStreamOptions,
+  { head, hasTimings, offered, keep, isKept }: ResponseStreamOptions,
   write: (text: string) => void,
 ): Encoder<GenerationEvent> {
   let sequence_number = 0
@@ -172,7 +174,7 @@ export function responseEvents(
     async end() {
       if (end === undefined) return
       const ended = { ...head, ...responseEnd(call, end, answer.items, parser.reasoningTokens) }
-      const response = (await keep?.(ended)) ?? ended
+      const response = await keep(ended)
       send(`response.${response.status}`, {
         response,
         ...(hasTimings && { timings: timingsOf(end) }),
@@ -180,13 +182,13 @@ export function responseEvents(
     },
     async fail(error) {
       const { message, code } = openAiErrorBody(error).error
-      const isCancelled = keep !== undefined && error.code === 'cancelled'
+      const isCancelled = isKept && error.code === 'cancelled'
       if (isCancelled && answer.items.length > 0) answer.end(true)
       const response = isCancelled
         ? { ...head, status: 'cancelled', output: outputOf(answer.items, true) }
         : { ...head, status: 'failed', error: { code, message } }
       const type = isCancelled ? 'response.incomplete' : 'response.failed'
-      send(type, { response: (await keep?.(response)) ?? response })
+      send(type, { response: await keep(response) })
     },
   }
 }

@@ -46,7 +46,7 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
     ),
   ]
   const response = { ...head, ...responseEnd(call, end, items, answer.reasoningTokens) }
-  return (await keep?.(response)) ?? response
+  return await keep(response)
 }
 
 /** A disk that takes longer than these milliseconds has not kept a response. */
@@ -58,11 +58,13 @@ const newId = ({ random }: Pick<ResponsesCall, 'random'>): string => `resp_${req
 export const ownerOf = ({ keyName }: Pick<ResponsesCall, 'keyName'>): string => keyName ?? ''
 
 /** The engine's request of a body, with the tools of the MCP servers that it names, and its engine. */
-async function read(call: ResponsesCall, { defaults, kept, mcp }: OpenAiContext) {
-  const { tools, ...others } = call.fields
+async function read(call: ResponsesCall, { defaults, kept, recent, mcp }: OpenAiContext) {
+  const { tools } = call.fields
   const named = mcp && tools && (await withMcpTools(tools, mcp))
-  const fields = { ...others, tools: named ?? tools }
-  const before = await itemsBefore(fields, ownerOf(call), kept)
+  const owner = ownerOf(call)
+  const before = await itemsBefore(call.fields, owner, kept)
+  const input = recent.filled(owner, call.fields.input, before)
+  const fields = { ...call.fields, tools: named ?? tools, input }
   const opened = call.open(fields.model)
   const own = defaults['/v1/responses']
   const request = await toResponsesRequest(fields, opened.client, own, call.logger, before)
@@ -74,7 +76,8 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
   const { fields, model, client, before, request } = await read(call, openAi)
   const generation = await startGeneration(call, client, request.request)
   // a batch has its answers in its file
-  const kept = (fields.store ?? call.streams !== undefined) ? openAi.kept : undefined
+  const isStored = fields.store ?? call.streams !== undefined
+  const kept = isStored ? openAi.kept : undefined
   const input = kept ? keptInput(call, fields.input, before) : []
   return {
     ...request,
@@ -82,13 +85,15 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
     head: responseHead(call, model, id, kept !== undefined),
     hasTimings: fields.timings_per_token === true,
     input,
-    keep:
-      kept &&
-      (async <Response extends object>(response: Response): Promise<Response> => {
-        const keeping = keepTurn(call, kept, input, response as never)
-        const isWritten = await within(call.clock, longestWriteMs, keeping, () => false)
-        return isWritten ? response : { ...response, store: false }
-      }),
+    isKept: kept !== undefined,
+    keep: async <Response extends object>(response: Response): Promise<Response> => {
+      const object = response as Response & ResponseObject
+      if (isStored) openAi.recent.add(ownerOf(call), object.output)
+      if (kept === undefined) return response
+      const keeping = keepTurn(call, kept, input, object)
+      const isWritten = await within(call.clock, longestWriteMs, keeping, () => false)
+      return isWritten ? response : { ...response, store: false }
+    },
   }
 }
 

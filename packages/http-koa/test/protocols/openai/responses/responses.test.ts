@@ -82,6 +82,23 @@ testEach('text in and out', async (t) => {
   t.match((await stream(short)).slice(-2), [{ item: output[0] }, { response: cut }])
 })
 
+testEach('items of answers are known by their ids', async (t) => {
+  const { ask, stream } = await start(t)
+  const tools = [{ type: 'function', ...tool }]
+  const user = { role: 'user', content: 'euro' }
+  const called = async (more: object) => (await ask({ input: 'euro', tools, ...more })).json
+  const streamed = await stream({ input: 'euro', tools })
+  for (const response of [await called({}), streamed.at(-1)!['response'] as Json]) {
+    const [{ id, call_id }] = response['output'] as [Json]
+    const result = { type: 'function_call_output', call_id, output: 'rain' }
+    const input = [user, { type: 'item_reference', id }, result]
+    t.match((await ask({ input, tools })).json, { output: texts('It rains.') })
+  }
+  const [{ id }] = (await called({ store: false }))['output'] as [Json]
+  const unknown = await ask({ input: [user, { type: 'item_reference', id }], tools })
+  t.match([unknown.status, unknown.json], [400, { error: { param: 'input.1' } }], 'not stored')
+})
+
 testEach('fields are answered, and log probabilities', async (t) => {
   const { ask, stream } = await start(t)
   const unasked = await ask({ input: 'euro' })
