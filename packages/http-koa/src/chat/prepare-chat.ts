@@ -160,7 +160,8 @@ export async function fitConversation(client: EngineClient, chat: Chat): Promise
   }
   if (await fits(chat.messages)) return chat
   const others = chat.messages.filter(({ role }) => role !== 'system').length
-  let [low, high] = [1, Math.max(1, others - 1)]
+  let high = Math.max(0, others - 1)
+  let low = Math.min(1, high)
   while (low < high) {
     const middle = (low + high) >> 1
     if (await fits(without(chat.messages, middle))) high = middle

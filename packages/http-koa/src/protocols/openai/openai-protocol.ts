@@ -13,6 +13,7 @@ import {
 import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { integer, largest } from '../../fields/fields.js'
 import { defined, type SharedStates } from '@cllm/core'
+import { expectedField } from '../../request/refusals.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import {
   defineProtocol,
@@ -64,6 +65,11 @@ async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer
     id: `embd-${requestId(call.random)}`,
     object: 'list',
     data: made.map((one, index) => {
+      const { length } = one.vector
+      // a store of vectors has room for no others than were asked for
+      if ((fields.dimensions ?? 0) > length) {
+        throw expectedField('dimensions', `at most ${length}, which this model has`)
+      }
       const vector = shortened(one.vector, fields.dimensions)
       return { object: 'embedding', index, embedding: isBase64 ? toBase64(vector) : vector }
     }),

@@ -186,6 +186,15 @@ testEach('what Ollama has beside answers', async (t) => {
   t.equal(cut.status, 200)
   t.ok((cut.json['prompt_eval_count'] as number) <= 1024 * (7 / 8), 'the oldest messages are gone')
   t.equal((await ask('/api/chat', { messages: long, truncate: false })).status, 400)
+  for (const before of [[], [{ role: 'system', content: 'Be brief.' }]]) {
+    const alone = [...before, { role: 'user', content: 'long '.repeat(1100) }]
+    const { status, json } = await ask('/api/chat', { messages: alone })
+    t.match(
+      [status, json],
+      [400, { error: /tokens, a slot holds/ }],
+      'the last message is not left out',
+    )
+  }
 
   const modelfile = `# mine\nFROM ${id}\nPARAMETER num_predict 1\nPARAMETER stop x\nSYSTEM """Be brief."""\n`
   const made = await post('/api/create', { model: 'mine', modelfile })
