@@ -53,17 +53,14 @@ export function automatonRule(
 ): string | undefined {
   const automata = new Automata(patterns, spend)
   const counts = min > 0 || max < Infinity
-  const upTo = (count: number) => {
-    const most = counts ? Math.min(max, Math.max(min, count)) : Infinity
-    return explore(automata, writeSet, { min, max: most }, spend)
-  }
-  const states = unlessProblem(
-    () => upTo(longest),
-    (problem) => {
-      if (!counts) throw problem
-      return upTo(shorter)
-    },
-  )
+  const upTo = (count: number) =>
+    explore(automata, writeSet, { min, max: Math.min(max, Math.max(min, count)) }, spend)
+  const counted = () =>
+    unlessProblem(
+      () => upTo(longest),
+      () => upTo(shorter),
+    )
+  const states = counts ? counted() : upTo(Infinity)
   markAlive(states)
   return states[0]!.isAlive ? write(writer, states) : undefined
 }

@@ -49,19 +49,13 @@ const duration = `P(?:${some}D(?:T${clockParts})?|T${clockParts}|${some}W)`
  * what the usual validators take, pydantic's and zod's among them. Times are those of RFC 3339, with an
  * offset and without leap seconds.
  */
-export const formats = {
+export const formats: Readonly<Record<string, string>> = {
   date: `^${date}$`,
   time: `^${time}$`,
   'date-time': `^${date}T${time}$`,
   duration: `^${duration}$`,
   uuid: uuid('[1-8]'),
-  uuid1: uuid('1'),
-  uuid3: uuid('3'),
-  uuid4: uuid('4'),
-  uuid5: uuid('5'),
-  uuid6: uuid('6'),
-  uuid7: uuid('7'),
-  uuid8: uuid('8'),
+  ...Object.fromEntries(Array.from('1345678', (version) => [`uuid${version}`, uuid(version)])),
   email: `^${atom}+(?:\\.${atom}+)*@${anyHostname}$`,
   hostname: `^${anyHostname}$`,
   ipv4: `^${ipv4}$`,
@@ -90,7 +84,7 @@ export const formats = {
   'json-pointer': '^(?:/[A-Za-z0-9_-]{1,40}){0,10}$',
   'json-pointer-uri-fragment': '^#(?:/[A-Za-z0-9_-]{1,40}){0,10}$',
   'relative-json-pointer': '^[0-9](?:#|(?:/[A-Za-z0-9_-]{1,40}){0,10})$',
-} as const satisfies Readonly<Record<string, string>>
+}
 
 /** The same formats where they stand alone: what people write, within the limits of usual validators. */
 const longer: Readonly<Record<string, string>> = {
@@ -101,7 +95,7 @@ const longer: Readonly<Record<string, string>> = {
 }
 
 /** Other names of formats, and formats that one of the others is an example of. */
-const same: Readonly<Record<string, keyof typeof formats>> = {
+const same: Readonly<Record<string, string>> = {
   'idn-email': 'email',
   'idn-hostname': 'hostname',
   iri: 'uri',
@@ -118,9 +112,7 @@ const same: Readonly<Record<string, keyof typeof formats>> = {
 /** The patterns of a format, the widest first; none for an annotation. */
 export function formatPatterns(format: string): readonly string[] {
   const name = Object.hasOwn(same, format) ? same[format]! : format
-  return [longer, formats].flatMap((one: Readonly<Record<string, string>>) =>
-    Object.hasOwn(one, name) ? one[name]! : [],
-  )
+  return [longer, formats].flatMap((one) => (Object.hasOwn(one, name) ? one[name]! : []))
 }
 
 /** Short texts of formats for which clients also have patterns that are no automata. */
