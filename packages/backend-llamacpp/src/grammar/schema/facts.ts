@@ -72,10 +72,9 @@ export function waysOf(all: Conjunction): readonly Facts[] {
   first.spend(1)
   const before = all.length === 1 ? known.get(first) : undefined
   if (before !== undefined) return before
-  const { document } = first
-  const ways = document.alternativesOf(all).map(factsOf)
-  const areCertain = ![...document.compared.values()].includes(true)
-  if (all.length === 1 && areCertain) known.set(first, ways)
+  const ways = first.document.alternativesOf(all).map(factsOf)
+  const isOpen = [...first.document.compared.values()].includes(true)
+  if (all.length === 1 && !isOpen) known.set(first, ways)
   return ways
 }
 

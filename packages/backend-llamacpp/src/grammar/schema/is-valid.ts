@@ -40,13 +40,9 @@ const listed = new WeakMap<readonly unknown[], ReadonlySet<string>>()
 
 const textsOf = (list: readonly unknown[], place: Place): ReadonlySet<string> =>
   entryOf(listed, list, () => {
-    const texts = new Set<string>()
-    for (const one of list) {
-      const text = canonicalJson(one)
-      place.spend(1 + (text.length >> 3))
-      texts.add(text)
-    }
-    return texts
+    const texts = list.map((one) => canonicalJson(one))
+    for (const text of texts) place.spend(1 + (text.length >> 3))
+    return new Set(texts)
   })
 
 const hasType: Check = (_place, { type }, value) =>

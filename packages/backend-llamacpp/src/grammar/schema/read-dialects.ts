@@ -32,7 +32,8 @@ const readers: readonly ((words: Keywords) => Keywords)[] = [
   oldItems,
   readIntegers,
   withDiscriminator,
-  requiredOf,
+  // draft 3 had `required: true` at the property
+  ({ required }) => (typeof required === 'boolean' ? { required: undefined } : {}),
   dependenciesOf,
   contentOf,
   ({ $recursiveRef }) => ($recursiveRef === undefined ? {} : { $dynamicRef: $recursiveRef }),
@@ -73,11 +74,6 @@ function withDiscriminator({ discriminator, oneOf, anyOf, required }: Keywords):
   if (typeof propertyName !== 'string' || (oneOf ?? anyOf) === undefined) return {}
   const given = Array.isArray(required) ? (required as unknown[]) : []
   return { required: [...new Set([...given, propertyName])] }
-}
-
-/** Draft 3 had `required: true` at the property. */
-function requiredOf({ required }: Keywords): Keywords {
-  return typeof required === 'boolean' ? { required: undefined } : {}
 }
 
 /** Before 2019 names and schemas were one keyword. */

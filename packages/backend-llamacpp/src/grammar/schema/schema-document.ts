@@ -156,11 +156,8 @@ function sizeOf(value: unknown): { readonly size: number; readonly steps: number
 }
 
 /** Names, and the names that each of them asks for. */
-function countOf(map: object): number {
-  let count = 0
-  for (const one of Object.values(map)) count += Array.isArray(one) ? 1 + one.length : 1
-  return count
-}
+const countOf = (map: object): number =>
+  Object.values(map).reduce((sum, one) => sum + (Array.isArray(one) ? 1 + one.length : 1), 0)
 
 function checked(pointer: string, value: unknown): boolean | SchemaObject {
   if (typeof value === 'boolean') return value
