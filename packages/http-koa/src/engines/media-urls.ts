@@ -1,5 +1,6 @@
 import {
   type ChatMessage,
+  CllmError,
   type EngineClient,
   type EngineDirectory,
   type GenerateEvent,
@@ -62,6 +63,12 @@ async function* submitLater(
   yield* client.submit(await unlessAborted(filled(), options?.signal), options)
 }
 
+/** No file, in whose place a text then stands; what is no fault of the URL is thrown. */
+function leftOut(error: unknown): string {
+  if (CllmError.isInstance(error) && error.status < 429) return ''
+  throw error
+}
+
 /** The files of one request. */
 class MediaFiles {
   readonly #files = new Map<string, Promise<string>>()
@@ -94,7 +101,10 @@ class MediaFiles {
   async #in<T extends Shown>(shown: T): Promise<T> {
     if (!hasUrls(shown)) return shown
     const media = await Promise.all(
-      shown.media!.map(async (file) => ({ ...file, data: await this.#fetched(file) })),
+      shown.media!.map(async (file) => {
+        const data = this.#fetched(file)
+        return { ...file, data: await (file.otherwise === undefined ? data : data.catch(leftOut)) }
+      }),
     )
     return { ...shown, media }
   }

@@ -116,6 +116,30 @@ t.test('without --media-urls a URL is refused', async (t) => {
   t.match(await answer.json(), { error })
 })
 
+t.test('an earlier message goes on without a file that cannot be fetched', async (t) => {
+  const { ask, port, server } = await open(
+    t,
+    (port) => [`pictures.test:${port}`],
+    (_, res) => {
+      res.writeHead(404).end()
+    },
+  )
+  const plain = await serve({ backend: { images: true }, protocols: [openAiProtocol()] })
+  t.teardown(() => plain.close())
+  for (const url of [`http://pictures.test:${port}/gone.png`, 'http://elsewhere.test/a.png']) {
+    const seen = { role: 'user', content: [{ type: 'image_url', image_url: { url } }] }
+    const later = [
+      { role: 'assistant', content: 'A cat' },
+      { role: 'user', content: 'More' },
+    ]
+    const messages = [seen, ...later]
+    t.match(await ask('/v1/chat/completions', { messages, max_tokens: 1 }), { status: 200 }, url)
+    t.match(await ask('/v1/chat/completions', { messages: [...messages, seen] }), { status: 400 })
+    t.equal((await plain.post('/v1/chat/completions', { messages, max_tokens: 1 })).status, 200)
+  }
+  t.equal(server.log.filter(({ level }) => level === 'error').length, 0)
+})
+
 t.test('what is behind this server is not reached through it', async (t) => {
   const { chat, asked, port } = await open(t, () => ['*'])
   const wrong: [url: string, error: RegExp][] = [

@@ -3,7 +3,7 @@ import type { Clock, EncodedMedia, EncodeJob, MediaEncoder, MediaFile } from '@c
 import { CllmError, extendHash, hashTokens, pause } from '@cllm/core'
 
 /**
- * Encodes images and sounds for a {@link FakeBackend}: any bytes but those of `bad` are one, and `broken` one that
+ * Encodes images and sounds for a {@link FakeBackend}: any bytes but those of `bad` and none at all are one, and `broken` one that
  * cannot be encoded; of as many vectors as bytes, at most 8, and 2 at low detail. Each vector is one number: its place.
  */
 export class FakeImages implements MediaEncoder {
@@ -28,7 +28,7 @@ export class FakeImages implements MediaEncoder {
   ): Promise<EncodedMedia | EncodeJob> {
     if (!this.types.includes(type)) throw new CllmError('unsupported', `no encoder for ${type}`)
     const bytes = [...Buffer.from(data, 'base64')]
-    if (atob(data) === 'bad') {
+    if (data === '' || atob(data) === 'bad') {
       const details = { field: 'image' }
       throw new CllmError('invalid_media', 'image: expected an image, got bad', { details })
     }
