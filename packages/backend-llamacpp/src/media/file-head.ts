@@ -7,6 +7,8 @@ const formats = ['png', 'jpg', 'gif', 'bmp']
 /** Decoded, it takes three bytes each. */
 const mostPixels = 64_000_000
 
+/** As at OpenAI; of a sample or two libmtmd ends its process. */
+const leastSeconds = 0.1
 /** Decoded, it takes 64 kB a second. */
 const mostSeconds = 1800
 
@@ -37,9 +39,9 @@ function checkSound(file: Uint8Array): number {
   if (seconds === undefined) {
     throw refused('audio', 'expected a WAV, MP3 or FLAC file in base64, got something else')
   }
-  if (!(seconds > 0 && seconds <= mostSeconds)) {
-    const message = `expected at most ${mostSeconds} seconds of sound, got ${seconds.toFixed(1)}`
-    throw refused('audio', message)
+  if (!(seconds >= leastSeconds && seconds <= mostSeconds)) {
+    const expected = `expected ${leastSeconds} to ${mostSeconds} seconds of sound`
+    throw refused('audio', `${expected}, got ${seconds.toFixed(2)}`)
   }
   return seconds
 }

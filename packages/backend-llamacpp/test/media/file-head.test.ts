@@ -19,7 +19,7 @@ function file(...parts: readonly (string | readonly [number, number])[]): Buffer
 }
 
 const wave = (more: Parameters<typeof wav>[1]): Buffer =>
-  wav(Buffer.alloc(0), { channels: 2, size: 64_000, ...more })
+  wav(Buffer.alloc(64_000), { channels: 2, ...more })
 
 /** MPEG 1, layer III, 128 kbit/s, 44.1 kHz: 1,152 samples in 417 bytes. */
 const frame = (...head: readonly (string | readonly [number, number])[]) => {
@@ -64,7 +64,14 @@ function refused(type: MediaType, bytes: Uint8Array): unknown {
 t.test('what is too long or no sound is refused', async (t) => {
   t.equal(refused('audio', wave({})), 1, 'its seconds')
   const long = { code: 'invalid_media', message: /1800 seconds/ }
-  t.match(refused('audio', wave({ size: 0xffff_ffff })), long)
+  t.match(refused('audio', wave({ noted: 2 ** 32 - 1 })), long)
+  for (const size of [0xffff_ffff, 0x7fff_f000]) {
+    const piped = wave({ size })
+    t.equal(refused('audio', piped), 1, 'written to a pipe, whose writer knew no length')
+    t.equal(piped.readUInt32LE(piped.length - 64_004), 64_000, 'which a decoder would believe')
+  }
+  const click = wav(Buffer.alloc(2))
+  t.match(refused('audio', click), { code: 'invalid_media', message: /0.1 to .*, got 0.00/ })
   t.match(refused('audio', flac(8000, 0)), { code: 'invalid_media' })
   t.match(refused('audio', Buffer.from('\x89PNG\r\n')), { message: /WAV, MP3 or FLAC/ })
   assert(property(uint8Array({ maxLength: 99 }), (bytes) => (refused('audio', bytes), true)))

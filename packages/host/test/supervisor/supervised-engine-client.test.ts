@@ -628,7 +628,11 @@ t.test('restarts back off, and failed starts come to an end', async (t) => {
   t.equal(client.state, 'gone')
   t.equal(starts.length, 8)
   t.equal(starts[5], starts[4]! + 70_000 - 300 + 35, 'after a long life at once')
-  t.same([starts[6]! - starts[5]!, starts[7]! - starts[6]!], [101, 301], 'after failed starts later')
+  t.same(
+    [starts[6]! - starts[5]!, starts[7]! - starts[6]!],
+    [101, 301],
+    'after failed starts later',
+  )
   t.match((await submit(greedy([5], 1))).error, { code: 'engine_unavailable' })
   await runUntilIdle(clock)
   t.equal(starts.length, 8, 'and that is the end')

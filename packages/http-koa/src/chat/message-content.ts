@@ -100,7 +100,7 @@ function detailOf(detail: unknown, field: string): Pick<PromptMedia, 'detail'> {
 /** A file as a part: in base64, as a data URL, or as a URL. */
 export function filePart(type: MediaType, given: unknown, field: string): Omit<PromptMedia, 'at'> {
   const file = typeof given === 'string' ? given : ''
-  const [, data = file] = /^data:[^,]{0,100};base64,(.*)$/s.exec(file) ?? []
+  const [, data = file] = /^data:[^,]{0,100}; ?base64,(.*)$/is.exec(file) ?? []
   return { type, data, field }
 }
 

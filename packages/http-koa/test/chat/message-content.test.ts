@@ -183,6 +183,7 @@ t.test('chats hear', async (t) => {
   const sounds = [
     { type: 'input_audio', input_audio: { data, format: 'wav' } },
     { type: 'audio_url', audio_url: { url: `data:audio/wav;base64,${data}` } },
+    { type: 'audio_url', audio_url: { url: `Data:audio/wav; Base64,${data}` } },
   ]
   for (const sound of sounds) {
     const messages = [{ role: 'user', content: [{ type: 'text', text: 'a' }, sound] }]

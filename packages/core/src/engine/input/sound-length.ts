@@ -1,6 +1,7 @@
 /**
  * The seconds of a WAV, MP3 or FLAC file, by what its head says and no less: a decoder takes memory for as much.
- * Undefined for another file, or one that breaks off in its head.
+ * Undefined for another file, or one that breaks off in its head. What writes WAV to a pipe does not know its length and
+ * says that it is endless: such a head is corrected.
  */
 export function soundLength(file: Uint8Array): number | undefined {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength)
@@ -35,7 +36,9 @@ function waveLength(view: DataView, mark: Mark): number | undefined {
     }
     if (mark(at) === 'fact') noted = view.getUint32(at + 8, true)
     if (mark(at) === 'data') {
-      const seconds = Math.max(size * samplesPerByte, noted) / rate
+      const there = Math.min(size, view.byteLength - at - 8)
+      if (there < size) view.setUint32(at + 4, there, true)
+      const seconds = Math.max(there * samplesPerByte, noted) / rate
       return Number.isFinite(seconds) ? seconds : undefined
     }
     at += 8 + size + (size % 2)
