@@ -23,6 +23,7 @@ export const benchmarkSchema = z.object({
 export async function benchmark(call: CallOf<typeof benchmarkSchema>, native: NativeContext) {
   const { fields: options, clock, signal } = call
   const { client } = call.open(options.model)
+  const { slots } = await client.statistics()
   const request: GenerateRequest = {
     prompt: { text: options.prompt },
     maxTokens: options.max_tokens,
@@ -35,13 +36,14 @@ export async function benchmark(call: CallOf<typeof benchmarkSchema>, native: Na
   const finished: EndEvent[] = []
   let next = 0
   const worker = async (): Promise<void> => {
-    while (next < options.requests && !signal.aborted) {
-      next++
+    while (next++ < options.requests && !signal.aborted) {
       const result = await runOne(client, request, signal)
       if (result !== undefined) finished.push(result)
     }
   }
-  await Promise.all(Array.from({ length: options.concurrency }, worker))
+  // more would only wait, before clients that come after them
+  const atOnce = Math.min(options.concurrency, slots.length)
+  await Promise.all(Array.from({ length: atOnce }, worker))
   const seconds = (clock.now() - begin) / 1000
   return { success: true, data: summarize(finished, options.requests, seconds) }
 }
@@ -79,5 +81,4 @@ function summarize(finished: readonly EndEvent[], requests: number, totalSeconds
   }
 }
 
-const average = (values: readonly number[]) =>
-  values.length === 0 ? 0 : sum(values) / values.length
+const average = (values: readonly number[]) => sum(values) / Math.max(1, values.length)

@@ -1,10 +1,4 @@
-import {
-  batchPriority,
-  CllmError,
-  type EngineClient,
-  type EngineInfo,
-  SimulatedClock,
-} from '@cllm/core'
+import { CllmError, type EngineClient, type EngineInfo, SimulatedClock } from '@cllm/core'
 import { createServer } from '@cllm/host'
 import { FakeTokenizer, drive, testProtocol } from '@cllm/testing'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
@@ -64,11 +58,16 @@ testEach('POST /benchmark', async (t) => {
 testEach('POST /benchmark lets requests of clients go first', async (t) => {
   const server = await serve({ backend: { script, stepMs: () => 10, slots: 1 } })
   t.teardown(() => server.close())
-  const answer = json(server.post('/benchmark', { requests: 2, concurrency: 2, max_tokens: 20 }))
-  const queue = async () => (await drive(server.clock, server.client.activity())).queue
-  await until(async () => (await queue()).length > 0)
-  t.match(await queue(), [{ priority: batchPriority }])
-  t.match(await drive(server.clock, answer), { data: { successful_requests: 2 } })
+  const fields = { requests: 20, concurrency: 1000, max_tokens: 20 }
+  const answer = json(server.post('/benchmark', fields))
+  const activity = async () => await drive(server.clock, server.client.activity())
+  await until(async () => (await activity()).slots.some(({ state }) => state !== 'idle'))
+  t.same((await activity()).queue, [])
+  const asked = { prompt: 'euro', max_tokens: 2, timings: true }
+  const { data } = await drive(server.clock, json(server.post('/generate', asked)))
+  const { queue_ms: waited } = data.timings as { queue_ms: number }
+  t.ok(waited <= 20 * 10, `it waited ${waited} ms, for one request`)
+  t.match(await drive(server.clock, answer), { data: { successful_requests: 20 } })
 })
 
 testEach('POST /encode and /decode', async (t) => {
