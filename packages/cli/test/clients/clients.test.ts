@@ -248,7 +248,9 @@ t.test("what Mistral's client sends", async (t) => {
   }
   const body = { model, messages, stream: true, max_tokens: 150, ...forced }
   const streamed = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) })
-  const pieces = (await streamed.text()).match(/"tool_calls":\[\{[^\n]*/g) ?? []
+  const chunks = await streamed.text()
+  t.match(chunks, /"finish_reason":"tool_calls"[^\n]*"usage":\{"prompt/, 'unasked, at the end')
+  const pieces = chunks.match(/"tool_calls":\[\{[^\n]*/g) ?? []
   t.match(pieces[0], /"name":"greet","arguments":"\{/, 'a call comes in one piece')
 })
 

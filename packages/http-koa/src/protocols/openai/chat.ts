@@ -105,6 +105,8 @@ function chatChunks(
 ): Encoder<MergedEvent> {
   const { clock, fields } = call
   const includeUsage = fields.stream_options?.include_usage ?? false
+  // its clients read it in the last chunk with an answer, and fail at one without
+  const isForMistral = /mistral/i.test(call.header('User-Agent')) && !includeUsage
   const hasTimings = fields.timings_per_token === true
   const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
@@ -119,17 +121,18 @@ function chatChunks(
     /** The logprobs for the next chunk. */
     logprobs: [] as TokenLogprobs[],
   }))
-  const send = (index: number, delta: string, finish: string | null = null) => {
+  const send = (index: number, delta: string, finish: string | null = null, more = '') => {
     const { timed } = answers[index]!
     const timings = timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`
     const due = answers[index]!.logprobs.splice(0)
     const logprobs = due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due))
     write(
       `${opening}[{"index":${index},"delta":${delta},"logprobs":${logprobs},` +
-        `"finish_reason":${JSON.stringify(finish)}}]${timings}${closing}`,
+        `"finish_reason":${JSON.stringify(finish)}}]${timings}${more}${closing}`,
     )
   }
   const ended: { readonly end: EndEvent; readonly reasoningTokens: number }[] = []
+  const usageText = () => `,"usage":${JSON.stringify(usageOf(ended))}`
   const say = (index: number, parts: readonly AnswerPart[]) => {
     const answer = answers[index]!
     for (const part of parts) {
@@ -179,14 +182,15 @@ function chatChunks(
       if (event.type !== 'end') return
       say(index, parser.end())
       endInput(index)
-      send(index, '{}', finishOf(event.reason, answers[index]!.calls > 0))
-      ended.push({ end: event, reasoningTokens: parser.reasoningTokens })
+      const { length } = answers
+      const isLast = ended.push({ end: event, reasoningTokens: parser.reasoningTokens }) === length
+      const usage = isLast && isForMistral ? usageText() : ''
+      send(index, '{}', finishOf(event.reason, answer.calls > 0), usage)
     },
     end() {
       if (includeUsage) {
-        const usage = JSON.stringify(usageOf(ended))
         const timings = JSON.stringify(timingsOf(ended[0]!.end))
-        write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
+        write(`${opening}[]${usageText()},"timings":${timings}}\n\n`)
       }
       write('data: [DONE]\n\n')
     },
