@@ -86,6 +86,7 @@ export async function startServing(
     const sources = { apiKey: config.security.api_key, file: config.security.api_keys }
     const ofCluster = config.cluster.keys ? shared : undefined
     keys = (await ofCluster?.openKeys(sources, logger)) ?? openKeyRing(sources, logger)
+    if (config.server.usage === null) await tellUncounted(keys, logger)
     if (config.telemetry.otlp_endpoint !== null) {
       // OpenTelemetry is loaded only when tracing is on, as it costs memory and start time.
       const { startTracing } = await import('./tracing.js')
@@ -123,6 +124,14 @@ export async function startServing(
     await close()
     throw error
   }
+}
+
+/** Says which keys have a limit that is not kept, as nothing counts what it limits. */
+async function tellUncounted(ring: OpenKeyRing | undefined, logger: Logger): Promise<void> {
+  const all = (await ring?.store?.list()) ?? []
+  const keys = all.filter((key) => key.tokensPerMonth !== undefined).map(({ name }) => name)
+  if (keys.length === 0) return
+  logger.warn({ keys }, 'keys are not held to their tokens of a month: --usage FOLDER counts them')
 }
 
 /** Nobody waits for these models yet, so a signal to stop ends their loads at once. */

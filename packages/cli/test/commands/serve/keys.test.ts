@@ -14,7 +14,7 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
     return stdout.trim()
   }
   const ann = await keys('add', 'ann', '--requests-per-minute', '3')
-  const root = await keys('add', 'root', '--role', 'admin')
+  const root = await keys('add', 'root', '--role', 'admin', '--tokens-per-month', '1000000')
   const [, letters = ''] = /^--model=(.*)$/.exec(quickModel.at(-1)!) ?? []
   const models = ['--model', `a=${letters}`, '--model', `b=${letters}`, '--no-models-autoload']
   const withKeys = ['--slots', '1', '--api-keys', file]
@@ -99,5 +99,6 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
   t.notMatch(await keys('list'), /ann/)
   await stop(t, server)
   const log = await server.errors
+  t.match(log, /"keys":\["root"\],"msg":"keys are not held to .*--usage/)
   for (const key of [ann, bob, eve, root]) t.notOk(log.includes(key), 'no key in the log')
 })
