@@ -21,12 +21,7 @@ Creates an API key, writes its hash to the key file and prints the key, which ca
 A running server with this file accepts the key within a second.`,
   flags: {
     tenant: one('NAME', "Tenant of the key's requests (default: the name of the key)"),
-    role: one(
-      'ROLE',
-      'user generates, metrics only scrapes, admin does all',
-      word(...keyRoles),
-      'user',
-    ),
+    role: one('ROLE', 'user generates, metrics scrapes, admin does all', word(...keyRoles), 'user'),
     'requests-per-minute': one('COUNT', "Limit for this key, instead of the server's", integer(1)),
     'tokens-per-minute': one('TOKENS', "Limit for this key, instead of the server's", integer(1)),
     'tokens-per-month': one('TOKENS', 'Monthly limit (UTC), on servers with --usage', integer(1)),

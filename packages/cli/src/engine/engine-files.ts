@@ -1,6 +1,6 @@
 import { mkdir, readdir, rm, writeFile, lstat, readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { createHash, randomUUID } from 'node:crypto'
 import type { Logger, Recording, LearnedStore } from '@cllm/core'
 import type { CacheFolderOptions } from '../models/cache-folder.js'
@@ -50,10 +50,9 @@ export class CrashFiles {
 
   async #write(recording: Recording): Promise<void> {
     const { folder } = this
-    await mkdir(folder, { recursive: true, mode: 0o700 })
     const time = new Date(recording.beginsAt + recording.durationMs).toISOString()
     const file = join(folder, `crash-${time.replaceAll(/[:.]/g, '-')}.json`)
-    await writeWhole(file, `${file}.part`, recording)
+    await writeWhole(file, recording)
     this.logger.error({ file }, 'wrote a recording of the crash for cllm simulate --replay')
     const files = (await readdir(folder)).filter((entry) => name.test(entry)).toSorted()
     for (const old of files.slice(0, -most)) await rm(join(folder, old), { force: true })
@@ -61,7 +60,9 @@ export class CrashFiles {
 }
 
 /** Writes a file by way of another, of which nothing is left: on a full disk it would be in the way. */
-async function writeWhole(file: string, part: string, content: object): Promise<void> {
+async function writeWhole(file: string, content: object): Promise<void> {
+  const part = `${file}.${randomUUID()}.part`
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
   try {
     await writeFile(part, JSON.stringify(content), { mode: 0o600 })
     await replaceFile(part, file)
@@ -109,9 +110,7 @@ async function read(file: string, kind: string): Promise<unknown> {
 }
 
 async function write(folder: string, name: string, content: object): Promise<void> {
-  const part = join(folder, `${name}.${randomUUID()}.part`)
-  await mkdir(folder, { recursive: true, mode: 0o700 })
-  await writeWhole(join(folder, name), part, content)
+  await writeWhole(join(folder, name), content)
   const others = (await readdir(folder)).filter((one) => ours.test(one) && one !== name)
   for (const one of others.slice(mostFiles - 1)) await rm(join(folder, one), { force: true })
 }

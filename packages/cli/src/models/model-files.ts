@@ -136,8 +136,7 @@ export async function replaceFile(
 ): Promise<void> {
   for (let attempts = platform === 'win32' ? 20 : 1; ; attempts--) {
     try {
-      await rename(from, to)
-      return
+      return await rename(from, to)
     } catch (error) {
       if (attempts <= 1 || !inUse.has((error as NodeJS.ErrnoException).code)) throw error
     }

@@ -360,8 +360,9 @@ t.test('a projector comes with its model', async (t) => {
 t.test('a folder for models that cannot be written to', async (t) => {
   const { folder, resolve } = await setUp(t)
   const cacheFolder = join(folder, 'here.gguf', 'models')
-  const message = /folder for models: ENOTDIR.*Set CLLM_CACHE/
-  await t.rejects(resolve('hf:me/sees', { cacheFolder }), { code: 'model_unavailable', message })
+  const message = /folder for downloads: ENOTDIR.*; CLLM_CACHE names/
+  const code = 'invalid_configuration'
+  await t.rejects(resolve('hf:me/sees', { cacheFolder }), { code, message })
 })
 
 t.test("Ollama's names of catalog models", (t) => {

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { Document, isScalar, type Scalar, type YAMLMap, type YAMLSeq } from 'yaml'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { options } from '../../config/options/schema.js'
-import type { CommandIo } from '../command.js'
+import { type CommandIo, tell } from '../command.js'
 import { configHelp } from '../help/config-help.js'
 
 /** The output of `cllm config --help`, or with `all` flags. */
@@ -17,10 +17,11 @@ comes from. The output is YAML that \`--config\` accepts.
 ${configHelp(all ? undefined : 'config')}`
 
 /** The configuration as YAML, with a comment per key on where its value comes from, and without secrets. */
-export const renderConfig = (loaded: LoadedConfig, onlyChanged = false): string =>
-  toDocument(loaded, onlyChanged).toString({ lineWidth: 0 })
+export const renderConfig = (loaded: LoadedConfig): string => toDocument(loaded).toString(unfolded)
 
-function toDocument({ config, sources }: LoadedConfig, onlyChanged: boolean): Document {
+const unfolded = { lineWidth: 0 }
+
+function toDocument({ config, sources }: LoadedConfig, onlyChanged = false): Document {
   const document = new Document({})
   for (const option of options) {
     const path = option.path.split('.')
@@ -44,14 +45,9 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   const flags = argv.filter((argument) => !own.some((name) => argument === `--${name}`))
   const loaded = loadConfig({ argv: flags, own, env: io.env })
   for (const warning of loaded.warnings) io.stderr.write(`warning: ${warning}\n`)
-  const onlyChanged = argv.includes('--changed')
-  if (argv.includes('--json')) {
-    const config = toDocument(loaded, onlyChanged)
-    const sources = [...loaded.sources].filter(([path]) => config.hasIn(path.split('.')))
-    const json = { config, sources: Object.fromEntries(sources) }
-    io.stdout.write(`${JSON.stringify(json, undefined, 2)}\n`)
-  } else {
-    io.stdout.write(renderConfig(loaded, onlyChanged))
-  }
+  const document = toDocument(loaded, argv.includes('--changed'))
+  const sources = [...loaded.sources].filter(([path]) => document.hasIn(path.split('.')))
+  const json = { config: document, sources: Object.fromEntries(sources) }
+  tell(io, argv.includes('--json'), json, () => document.toString(unfolded))
   return 0
 }

@@ -67,11 +67,8 @@ function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): void {
   }
   const served: readonly OwnSettings[] = Object.values(models.served)
   for (const { chat_template: _, spec: __, ...settings } of served.length > 0 ? served : [{}]) {
-    const { backendName, backend } = toEngineSettings(loaded, {
-      name: 'model',
-      path: 'model',
-      settings,
-    })
+    const any = { name: 'model', path: 'model', settings }
+    const { backendName, backend } = toEngineSettings(loaded, any)
     registry.checkBackend(backendName, backend, ownBackendOptions(loaded.config, settings))
   }
 }

@@ -1,6 +1,7 @@
-import { access, constants, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { accessSync, constants, mkdirSync } from 'node:fs'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { CllmError } from '@cllm/core'
+import { orInvalid } from '../../config/messages.js'
 import { withLock } from './file-lock.js'
 
 /** An event while a model is fetched. */
@@ -49,7 +50,7 @@ type FetchOnceOptions = Pick<FetchOptions, 'cacheFolder' | 'signal' | 'onProgres
  *
  * @param path - what is locked, in the folder for downloads
  * @param model - the model, as it is shown
- * @throws `model_unavailable` where the folder for downloads cannot be made or written to
+ * @throws `invalid_configuration` where the folder for downloads cannot be made or written to
  */
 export async function fetchOnce<Options extends FetchOnceOptions>(
   path: string,
@@ -61,13 +62,12 @@ export async function fetchOnce<Options extends FetchOnceOptions>(
   const present = await find()
   if (present !== undefined) return present
   const { cacheFolder, signal, onProgress, lockStaleMs: staleMs } = options
-  try {
-    await mkdir(cacheFolder, { recursive: true })
-    await access(cacheFolder, constants.W_OK)
-  } catch (cause) {
-    const problem = `cannot write to the folder for models: ${(cause as Error).message}`
-    throw new CllmError('model_unavailable', `${problem}. Set CLLM_CACHE to another`, { cause })
+  const make = () => {
+    mkdirSync(cacheFolder, { recursive: true })
+    accessSync(cacheFolder, constants.W_OK)
   }
+  const advice = 'CLLM_CACHE names another one'
+  orInvalid(make, (reason) => `cannot write to the folder for downloads: ${reason}; ${advice}`)
   const onWait = () => onProgress({ kind: 'waiting', model })
   return await withLock(path, { signal, onWait, staleMs }, async (signal) => {
     const fetched = await find() // by another process meanwhile

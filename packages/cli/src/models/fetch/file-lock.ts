@@ -181,14 +181,9 @@ export async function withLock<T>(
 ): Promise<T> {
   const { signal, onWait, staleMs = 10_000 } = options
   const lost = new AbortController()
-  const acquire = async () =>
-    await takeFileLock(`${path}.lock`, {
-      staleMs,
-      onLost: (cause) =>
-        lost.abort(
-          new CllmError('model_unavailable', `another process took over ${path}`, { cause }),
-        ),
-    })
+  const onLost = (cause: Error) =>
+    lost.abort(new CllmError('model_unavailable', `another process took over ${path}`, { cause }))
+  const acquire = async () => await takeFileLock(`${path}.lock`, { staleMs, onLost })
   let lock = await acquire()
   if (lock === undefined) onWait?.()
   while (lock === undefined) {
