@@ -88,6 +88,8 @@ async function measure(constraint) {
 
 const sides = [
   ['free', undefined],
+  // Which refuses what is no text alone, as a good model's choices are hardly ever refused.
+  ['any text', { type: 'regex', pattern: '[^\\u0000]*' }],
   ['JSON schema', { type: 'json-schema', schema }],
 ]
 for (const [, constraint] of sides) await measure(constraint)

@@ -13,7 +13,7 @@ import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema/schema-to-gbnf.j
 /** Bytes of all cached grammars. */
 const cacheSize = 128 * 2 ** 20
 /** Bytes that the stacks of one and its sets of tokens take at most. */
-const matchingSize = 2.5 * 2 ** 20
+const matchingSize = 5 * 2 ** 20
 
 /** A compiled constraint. */
 export interface ConstraintGrammar {

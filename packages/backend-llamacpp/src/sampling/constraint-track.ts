@@ -39,6 +39,11 @@ export class ConstraintTrack {
     else this.#search = new TriggerSearch(vocabulary, grammar.trigger)
   }
 
+  /** Whether the grammar holds from somewhere within the output on. */
+  get mayBegin(): boolean {
+    return this.#search !== undefined
+  }
+
   /**
    * Makes ready for the draw after `position`.
    * @returns whether the grammar holds there

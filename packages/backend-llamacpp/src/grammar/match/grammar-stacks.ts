@@ -1,4 +1,4 @@
-import type { CllmError } from '@cllm/core'
+import { type CllmError, entryOf } from '@cllm/core'
 import {
   afterElement,
   alternativesOf,
@@ -7,7 +7,7 @@ import {
   endsAlternative,
   type GbnfRules,
 } from '../gbnf/gbnf-rules.js'
-import { type CodePointSet, meets } from '../pattern/code-point-set.js'
+import { type CodePointSet, covers, meets } from '../pattern/code-point-set.js'
 import { grammarLimits, refused } from '../refuse.js'
 
 /** The position of a reading: an entry of a {@link GrammarStacks}. 0 is a reading at its end. */
@@ -15,6 +15,11 @@ export type Stack = number
 
 /** Stacks in a graph, at about 100 bytes each, before it is replaced. */
 const mostStacks = 20_000
+/** A {@link Place} counts as so many, with those that it remembers behind it. */
+const stacksOfPlace = 8
+
+/** In place of the bits of a character: all that may come yet is read alike. */
+const anyCode = -1
 
 /**
  * The stacks of a pushdown automaton (llama.cpp's `llama_grammar_stack`): elements to come, the next one on
@@ -33,12 +38,13 @@ export class GrammarStacks {
   #walk = 0
   /** By their elements. */
   readonly #sets = new Map<number, CodePointSet>()
+  readonly #places = new Map<string, Place>()
   #most = mostStacks
 
   constructor(private readonly rules: GbnfRules) {}
 
   get size(): number {
-    return this.#tops.length
+    return this.#tops.length + stacksOfPlace * this.#places.size
   }
 
   /** Whether it is large enough to be replaced. */
@@ -88,20 +94,18 @@ export class GrammarStacks {
 
   /** The stacks behind a character; none where no stack waits for it. */
   after(stacks: readonly Stack[], code: number): readonly Stack[] {
-    let only: Stack | undefined
-    let merged: Set<Stack> | undefined
-    for (const stack of stacks) {
-      if (!this.waitsFor(stack, code, code)) continue
-      if (only === undefined) {
-        only = stack
-        continue
-      }
-      merged ??= new Set(this.next(only))
-      for (const next of this.next(stack)) merged.add(next)
-      if (merged.size > grammarLimits.readings) throw tooManyReadings()
-    }
-    if (merged !== undefined) return [...merged]
-    return only === undefined ? [] : this.next(only)
+    return this.#behind(stacks.filter((stack) => this.waitsFor(stack, code, code)))
+  }
+
+  /** The place with these stacks: the same object each time. */
+  place(stacks: readonly Stack[], code = 0, left = 0): Place {
+    const key = `${code} ${left} ${stacks.toSorted((a, b) => a - b).join()}`
+    return entryOf(this.#places, key, () => ({ stacks, code, left, behind: [] }))
+  }
+
+  /** The place behind a byte; null where it may not come. */
+  read(place: Place, byte: number): Place | null {
+    return (place.behind[byte] ??= this.#read(place, byte))
   }
 
   /** Whether a stack waits for a character of this range. */
@@ -128,6 +132,65 @@ export class GrammarStacks {
       this.#sets.set(at, set)
     }
     return set
+  }
+
+  /**
+   * A byte may come where a character that the grammar waits for goes on like this, and one of Unicode's does. Characters
+   * have their shortest spelling, and none is half of a surrogate pair.
+   */
+  #read({ stacks, code, left }: Place, byte: number): Place | null {
+    // NUL ends texts, for llama.cpp as for many that read them
+    if (left === 0 && byte < 0x80) {
+      return byte === 0 ? null : this.#placeBehind(this.after(stacks, byte))
+    }
+    if (left === 0) return byte < 0xc2 || byte > 0xf4 ? null : this.#readFirst(stacks, byte)
+    if ((byte & 0xc0) !== 0x80) return null
+    if (code === anyCode) {
+      return left > 1
+        ? this.place(stacks, anyCode, left - 1)
+        : this.#placeBehind(this.#behind(stacks))
+    }
+    const whole = (code << 6) | (byte & 0x3f)
+    if (left === 1) return this.#placeBehind(this.after(stacks, whole))
+    return this.#within(stacks, whole, left - 1, least[left]!)
+  }
+
+  #readFirst(stacks: readonly Stack[], byte: number): Place | null {
+    const left = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3
+    return this.#within(stacks, byte & (0x3f >> left), left, least[left]!)
+  }
+
+  /** The place within a character that begins with these bits. */
+  #within(stacks: readonly Stack[], code: number, left: number, from: number): Place | null {
+    const bits = 6 * left
+    const [first, last] = [code << bits, (code << bits) + (1 << bits) - 1]
+    const low = Math.max(from, first)
+    let high = Math.min(last, 0x10_ffff)
+    const [firstHalf, lastHalf] = surrogates
+    if (firstHalf <= high && high <= lastHalf) high = firstHalf - 1
+    if (low > high) return null
+    const waiting = stacks.filter((stack) => this.waitsFor(stack, low, high))
+    if (waiting.length === 0) return null
+    const isAny =
+      low === first &&
+      high === last &&
+      waiting.every((stack) => covers(this.characters(stack), low, high))
+    return this.place(waiting, isAny ? anyCode : code, left)
+  }
+
+  #placeBehind(stacks: readonly Stack[]): Place | null {
+    return stacks.length === 0 ? null : this.place(stacks)
+  }
+
+  /** The stacks behind the elements that stacks wait for. */
+  #behind(stacks: readonly Stack[]): readonly Stack[] {
+    if (stacks.length === 1) return this.next(stacks[0]!)
+    const merged = new Set<Stack>()
+    for (const stack of stacks) {
+      for (const next of this.next(stack)) merged.add(next)
+      if (merged.size > grammarLimits.readings) throw tooManyReadings()
+    }
+    return [...merged]
   }
 
   /** As `llama_grammar_advance_stack`. */
@@ -188,7 +251,7 @@ const tooManyReadings = (): CllmError =>
     grammarLimits.readings,
   )
 
-/** How far a text in UTF-8 has been read. */
+/** How far a text in UTF-8 has been read. Equal ones of one graph are the same object. */
 export interface Place {
   /** What may come next; 0: nothing more. */
   readonly stacks: readonly Stack[]
@@ -196,49 +259,10 @@ export interface Place {
   readonly code: number
   /** How many of its bytes are to come. */
   readonly left: number
+  /** The places behind bytes, as far as they were looked for; null where the byte may not come. */
+  readonly behind: (Place | null | undefined)[]
 }
 
 /** The first characters that take one byte more, by the bytes that are to come. */
 const least = [0, 0x80, 0x800, 0x1_0000] as const
 const surrogates = [0xd800, 0xdfff] as const
-
-/**
- * The place behind a byte; undefined where it may not come: no character that the grammar waits for goes on
- * like this, or none of Unicode's does. Characters have their shortest spelling, and none is half of a
- * surrogate pair.
- */
-export function readByte(graph: GrammarStacks, place: Place, byte: number): Place | undefined {
-  const { stacks } = place
-  let { code, left } = place
-  let low: number
-  if (left === 0) {
-    // NUL ends texts, for llama.cpp as for many that read them
-    if (byte < 0x80) return byte === 0 ? undefined : behindCharacter(graph, stacks, byte)
-    if (byte < 0xc2 || byte > 0xf4) return undefined
-    left = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3
-    code = byte & (0x3f >> left)
-    low = least[left]!
-  } else {
-    if ((byte & 0xc0) !== 0x80) return undefined
-    code = (code << 6) | (byte & 0x3f)
-    left--
-    if (left === 0) return behindCharacter(graph, stacks, code)
-    low = least[left + 1]!
-  }
-  const bits = 6 * left
-  low = Math.max(low, code << bits)
-  let high = Math.min((code << bits) + (1 << bits) - 1, 0x10_ffff)
-  const [firstHalf, lastHalf] = surrogates
-  if (firstHalf <= high && high <= lastHalf) high = firstHalf - 1
-  if (low > high || !stacks.some((stack) => graph.waitsFor(stack, low, high))) return undefined
-  return { stacks, code, left }
-}
-
-function behindCharacter(
-  graph: GrammarStacks,
-  stacks: readonly Stack[],
-  code: number,
-): Place | undefined {
-  const next = graph.after(stacks, code)
-  return next.length === 0 ? undefined : { stacks: next, code: 0, left: 0 }
-}

@@ -1,13 +1,15 @@
-import { CllmError, type Proposal, type TokenId, entryOf } from '@cllm/core'
+import { CllmError, type Proposal, type TokenId } from '@cllm/core'
+import { LRUCache } from 'lru-cache'
 import { forcedText, type JsonLayout } from './forced-text.js'
-import { GrammarStacks, type Place, readByte, type Stack, tooAmbiguous } from './grammar-stacks.js'
+import { GrammarStacks, type Place, type Stack, tooAmbiguous } from './grammar-stacks.js'
 import { bytesBehind, type TokenTrie } from './token-trie.js'
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
 import { grammarLimits } from '../refuse.js'
 
 /** Where a text is in its grammar. */
-export interface GrammarState extends Place {
+export interface GrammarState {
   readonly graph: GrammarStacks
+  readonly place: Place
 }
 
 /** The tokens of a model, as grammars see them. */
@@ -22,8 +24,8 @@ export interface GrammarTokens {
   encode(text: string): readonly TokenId[]
 }
 
-/** Sets of tokens that are kept. */
-const mostMasks = 32
+/** Bytes of the sets of tokens that are kept: a string of bounded length has one for each length. */
+const maskBytes = 1.5 * 2 ** 20
 /** Characters of forced text for each of the tokens that it may have. */
 const forcedCharacters = 8
 const encoder = new TextEncoder()
@@ -38,13 +40,15 @@ const newStack = 10
 export class TokenGrammar {
   readonly #namesTokens: boolean
   #graph: GrammarStacks
-  readonly #masks = new Map<string, Uint32Array>()
+  /** Of places of the latest graph. */
+  readonly #masks: LRUCache<Place, Uint32Array>
 
   constructor(
     private readonly rules: GbnfRules,
     private readonly tokens: GrammarTokens,
   ) {
     this.#graph = new GrammarStacks(rules)
+    this.#masks = new LRUCache({ max: Math.ceil(maskBytes / (1 + tokens.size / 8)) })
     this.#namesTokens = rules.kinds.some((kind) => kind >= ElementKind.Token)
   }
 
@@ -54,7 +58,7 @@ export class TokenGrammar {
    */
   begin(): GrammarState {
     const graph = this.#graph
-    return { graph, stacks: graph.first(), code: 0, left: 0 }
+    return { graph, place: graph.place(graph.first()) }
   }
 
   /**
@@ -62,14 +66,13 @@ export class TokenGrammar {
    * @throws CllmError `invalid_constraint` when there are too many ways to read it
    */
   after(state: GrammarState, token: TokenId): GrammarState | undefined {
-    if (this.tokens.endOfGeneration.has(token)) return this.#isEnd(state) ? state : undefined
-    const { graph, ...from } = this.#renewed(state)
-    let place: Place | undefined = from
+    if (this.tokens.endOfGeneration.has(token)) return isEnd(state.place) ? state : undefined
+    const { graph, place: from } = this.#renewed(state)
     const bytes = this.tokens.bytes(token)
-    for (const byte of bytes) place = place && readByte(graph, place, byte)
-    if (bytes.length === 0) place = undefined
+    let place: Place | null = bytes.length === 0 ? null : from
+    for (const byte of bytes) place = place && graph.read(place, byte)
     if (this.#namesTokens && from.left === 0) place = this.#byToken(graph, from, place, token)
-    return place && { graph, ...place }
+    return place ? { graph, place } : undefined
   }
 
   /**
@@ -77,16 +80,15 @@ export class TokenGrammar {
    * @throws CllmError `invalid_constraint` when it takes too long to find them
    */
   mask(before: GrammarState): Uint32Array {
-    const state = this.#renewed(before)
-    const key = `${state.code} ${state.left} ${state.stacks.toSorted((a, b) => a - b).join()}`
-    return entryOf(this.#masks, key, () => {
-      const mask = new Uint32Array((this.tokens.size + 31) >> 5)
-      new MaskWalk(state.graph, this.tokens.trie, mask).visit(0, state)
-      if (this.#namesTokens) this.#addNamed(state, mask)
-      if (this.#isEnd(state)) for (const token of this.tokens.endOfGeneration) add(mask, token)
-      if (this.#masks.size === mostMasks) this.#masks.clear()
-      return mask
-    })
+    const { graph, place } = this.#renewed(before)
+    const known = this.#masks.get(place)
+    if (known !== undefined) return known
+    const mask = new Uint32Array((this.tokens.size + 31) >> 5)
+    addAllowed(graph, this.tokens.trie, place, mask)
+    if (this.#namesTokens) this.#addNamed(graph, place, mask)
+    if (isEnd(place)) for (const token of this.tokens.endOfGeneration) add(mask, token)
+    this.#masks.set(place, mask)
+    return mask
   }
 
   /**
@@ -94,10 +96,10 @@ export class TokenGrammar {
    * Without the last one where it may be part of a longer one. Another kind where white space is a mere guess.
    */
   forced(before: GrammarState, layout: JsonLayout, most: number): Proposal {
-    if (before.left > 0) return nothing
+    if (before.place.left > 0) return nothing
     try {
-      const { graph, stacks } = this.#renewed(before)
-      const forced = forcedText(graph, stacks, layout, forcedCharacters * most)
+      const { graph, place } = this.#renewed(before)
+      const forced = forcedText(graph, place.stacks, layout, forcedCharacters * most)
       if (forced.text === '') return nothing
       const tokens = this.tokens.encode(forced.text)
       if (!this.#spell(tokens, forced.text)) return nothing
@@ -132,10 +134,6 @@ export class TokenGrammar {
     return 4 * joined > all
   }
 
-  #isEnd({ stacks, left }: Place): boolean {
-    return left === 0 && stacks.includes(0)
-  }
-
   /** The state in the latest graph, which takes the place of one that has become large. */
   #renewed(state: GrammarState): GrammarState {
     if (state.graph === this.#graph && !state.graph.isFull) return state
@@ -144,11 +142,12 @@ export class TokenGrammar {
       this.#masks.clear()
     }
     const graph = this.#graph
-    return { ...state, graph, stacks: graph.adopt(state.graph, state.stacks) }
+    const { stacks, code, left } = state.place
+    return { graph, place: graph.place(graph.adopt(state.graph, stacks), code, left) }
   }
 
   /** With the readings that name the token or say which it is not. */
-  #byToken(graph: GrammarStacks, { stacks }: Place, place: Place | undefined, token: TokenId) {
+  #byToken(graph: GrammarStacks, { stacks }: Place, place: Place | null, token: TokenId) {
     const next = new Set<Stack>()
     for (const [stack, named, isNamed] of this.#named(graph, stacks)) {
       // another token than this one: one that has a text
@@ -159,10 +158,10 @@ export class TokenGrammar {
     if (next.size === 0) return place
     // a character that has come in part is one reading, and what names the token another one
     for (const one of place?.left === 0 ? place.stacks : []) next.add(one)
-    return { stacks: [...next], code: 0, left: 0 }
+    return graph.place([...next])
   }
 
-  #addNamed({ graph, stacks, left }: GrammarState, mask: Uint32Array): void {
+  #addNamed(graph: GrammarStacks, { stacks, left }: Place, mask: Uint32Array): void {
     for (const [, named, isNamed] of left === 0 ? this.#named(graph, stacks) : []) {
       if (isNamed) {
         if (named < this.tokens.size) add(mask, named)
@@ -184,45 +183,49 @@ export class TokenGrammar {
   }
 }
 
+const isEnd = ({ stacks, left }: Place): boolean => left === 0 && stacks.includes(0)
+
 function add(mask: Uint32Array, token: TokenId): void {
   mask[token >> 5]! |= 1 << (token & 31)
 }
 
-/** Adds the tokens to a mask whose texts a grammar allows. */
-class MaskWalk {
-  readonly #limit: number
-  readonly #stacks: number
-  #comparisons = 0
-
-  constructor(
-    private readonly graph: GrammarStacks,
-    private readonly trie: TokenTrie,
-    private readonly mask: Uint32Array,
-  ) {
-    const { comparisons, comparisonsPerByte } = grammarLimits
-    this.#limit = comparisons + comparisonsPerByte * trie.bytes.length
-    this.#stacks = graph.size
-  }
-
-  /** @param place - the one behind the text of the node */
-  visit(node: number, place: Place): void {
-    const { bytes, ends, tokens, starts } = this.trie
-    const end = ends[node]!
-    for (let child = node + 1; child < end; child = ends[child]!) {
-      this.#comparisons += place.stacks.length
-      const next = readByte(this.graph, place, bytes[child]!)
-      if (next === undefined) continue
-      for (let at = starts[child]!; at < starts[child + 1]!; at++) add(this.mask, tokens[at]!)
-      this.#check()
-      this.visit(child, next)
+/**
+ * Adds the tokens to a mask whose texts a grammar allows behind a place.
+ * @throws CllmError `invalid_constraint` when that takes too long
+ */
+function addAllowed(graph: GrammarStacks, trie: TokenTrie, from: Place, mask: Uint32Array): void {
+  const { bytes, ends, tokens, starts } = trie
+  const { comparisons, comparisonsPerByte } = grammarLimits
+  const limit = comparisons + comparisonsPerByte * bytes.length
+  const size = graph.size
+  let compared = 0
+  /** The nodes that lead to this one: the places behind their texts, and the nodes behind those below. */
+  const places = [from]
+  const behind = [bytes.length]
+  for (let node = 1, depth = 0; node < bytes.length;) {
+    while (node >= behind[depth]!) depth--
+    const place = places[depth]!
+    const byte = bytes[node]!
+    let next = place.behind[byte]
+    compared += place.stacks.length
+    if (next === undefined) {
+      next = graph.read(place, byte)
+      if (compared + newStack * (graph.size - size) > limit) throw tooLong(limit)
     }
+    if (next === null) {
+      node = ends[node]!
+      continue
+    }
+    for (let at = starts[node]!; at < starts[node + 1]!; at++) add(mask, tokens[at]!)
+    depth++
+    places[depth] = next
+    behind[depth] = ends[node]!
+    node++
   }
+  if (compared > limit) throw tooLong(limit)
+}
 
-  #check(): void {
-    const made = this.graph.size - this.#stacks
-    const limit = this.#limit
-    if (this.#comparisons + newStack * made <= limit) return
-    const reason = `to find the next token would take more than ${limit} comparisons`
-    throw tooAmbiguous(reason, limit)
-  }
+function tooLong(limit: number): CllmError {
+  const reason = `to find the next token would take more than ${limit} comparisons`
+  return tooAmbiguous(reason, limit)
 }

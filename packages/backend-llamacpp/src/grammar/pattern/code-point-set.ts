@@ -54,6 +54,11 @@ export function meets(set: CodePointSet, low: number, high: number): boolean {
   return false
 }
 
+/** Whether a set holds all code points of this range. */
+export function covers(set: CodePointSet, low: number, high: number): boolean {
+  return set.some(([first, last]) => first <= low && high <= last)
+}
+
 export const digits: CodePointSet = [[0x30, 0x39]]
 /** `\w`. */
 export const wordCharacters = union([...digits, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]])

@@ -8,8 +8,8 @@ const leastDraws = 3
 const patienceMs = 5000
 
 /**
- * What a sequence's draws depend on beside the logits and the position, where neither earlier tokens nor a
- * grammar nor processors count: such a draw can be made in any thread.
+ * What a sequence's draws depend on beside the logits and the position, where neither earlier tokens nor processors
+ * count: such a draw can be made in any thread. Of a grammar it is the first try.
  */
 export interface PlainDrawSettings {
   readonly params: SamplingParams

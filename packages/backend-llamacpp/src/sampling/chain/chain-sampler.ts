@@ -9,7 +9,7 @@ import {
 } from '@cllm/core'
 import { SamplerWorkspace } from './sampler-workspace.js'
 import { biasesOf, createChain, pick, type SamplingChain, seedAt } from './sampling-chain.js'
-import { addBiases } from './steps/logit-changes.js'
+import { addBiases, allowOnly } from './steps/logit-changes.js'
 import { DrawThreads, type PlainDrawSettings, type SharedDraw } from '../ahead/draw-threads.js'
 import {
   type Biases,
@@ -83,19 +83,28 @@ export class ChainSampler extends TokenSampler {
       this.#constraint = constraint
       this.forced = constraint.forced
       if (biases.size > 0) this.#bounded = listed(withinGrammar(biases, vocabulary))
-    } else if (threads !== undefined && !needsHistory) {
+    }
+    // biases differ where a grammar begins to hold
+    const isPlain = constraint?.mayBegin !== true || biases.size === 0
+    if (threads !== undefined && !needsHistory && isPlain) {
       const settings: PlainDrawSettings = { params: { ...params, logitBias: [] } }
+      const added = constraint === undefined ? this.#biases : this.#bounded
       this.#threads = threads
-      this.#shared = threads.add({ ...settings, ...(this.#biases && { biases: this.#biases }) })
+      this.#shared = threads.add({ ...settings, ...(added && { biases: added }) })
     }
   }
 
-  /** The prepared draw for several threads; undefined where only this sampler can make it. */
+  /**
+   * The prepared draw for several threads, of a constraint the first try; undefined where only this sampler can make it.
+   */
   shared(index: number): SharedDraw | undefined {
     if (this.#shared === undefined) return undefined
     const address = this.#workspace.context.logitsAddress(index)
     if (address === undefined) return undefined
-    const draw = () => this.draw(index)
+    const draw = () =>
+      this.#constraint === undefined
+        ? this.draw(index)
+        : this.#choose(index, this.#bounded, noTokens)
     return { sampler: this.#shared, position: this.#position, address, draw }
   }
 
@@ -117,46 +126,50 @@ export class ChainSampler extends TokenSampler {
    * can be drawn
    */
   draw(index: number, listed?: number): TokenId {
-    if (this.#ahead !== undefined) return this.#ahead
+    const [ahead, constraint, position] = [this.#ahead, this.#constraint, this.#position]
+    if (ahead !== undefined && constraint === undefined) return ahead
     if (this.#disposed) {
       throw new CllmError('backend_failed', 'the sampler is used after it was disposed of')
     }
     const { scan, random, candidates, context } = this.#workspace
-    const given = context.logits(index)
-    if (given === undefined) return -1
-    const [chain, constraint, position] = [this.#chain, this.#constraint, this.#position]
+    if (context.logits(index) === undefined) return -1
     const history = this.#history
       ? knownTokens(this.#history, position, this.#start, this.#tokens)
       : noTokens
     const holds = constraint?.prepare(position, this.#start, this.#tokens)
-    random.seed(seedAt(this.#seed, position))
-    const { logits } = scan
-    logits.set(given)
-    if (this.#processors.length > 0) {
-      // without what is behind the vocabulary's end
-      const all = logits.subarray(0, scan.size)
-      const place = { position, tokens: history }
-      for (const processor of this.#processors) processor.apply(all, place)
-    }
-    const biases = holds === true ? this.#bounded : this.#biases
-    if (biases !== undefined) addBiases(logits, biases.tokens, biases.values)
-    for (const change of chain.changes) change(logits, history)
-    let token = pick(chain, candidates, random)
-    if (token === undefined) throw new CllmError('backend_failed', 'no token can be drawn')
+    if (ahead !== undefined && constraint?.take(ahead) === true) return ahead
+    let token = this.#choose(index, holds === true ? this.#bounded : this.#biases, history)
     // Testing the drawn token alone is the quick way, as node-llama-cpp does it.
     if (constraint?.take(token) === false) {
-      const mask = constraint.mask()
-      for (let one = 0; one < scan.size; one++) {
-        if (((mask[one >> 5]! >> (one & 31)) & 1) === 0) logits[one] = -Infinity
-      }
-      token = pick(chain, candidates, random)
-      if (token === undefined) throw noneAllowed()
+      allowOnly(scan.logits, constraint.mask())
+      const second = pick(this.#chain, candidates, random)
+      if (second === undefined) throw noneAllowed()
+      token = second
       constraint.take(token)
     }
     if (listed !== undefined) {
-      const { temperature } = chain.draw
+      const { temperature } = this.#chain.draw
       this.#drawn.set(index, this.#workspace.drawnLogprobs(temperature, token, listed))
     }
+    return token
+  }
+
+  /** Draws as if there were no constraint. */
+  #choose(index: number, biases: Biases | undefined, history: readonly TokenId[]): TokenId {
+    const { scan, random, candidates, context } = this.#workspace
+    const { logits } = scan
+    random.seed(seedAt(this.#seed, this.#position))
+    logits.set(context.logits(index)!)
+    if (this.#processors.length > 0) {
+      // without what is behind the vocabulary's end
+      const all = logits.subarray(0, scan.size)
+      const place = { position: this.#position, tokens: history }
+      for (const processor of this.#processors) processor.apply(all, place)
+    }
+    if (biases !== undefined) addBiases(logits, biases.tokens, biases.values)
+    for (const change of this.#chain.changes) change(logits, history)
+    const token = pick(this.#chain, candidates, random)
+    if (token === undefined) throw new CllmError('backend_failed', 'no token can be drawn')
     return token
   }
 

@@ -3,6 +3,9 @@ import { MessagePort } from 'node:worker_threads'
 import { type SamplingParams, SimulatedClock, type TokenId } from '@cllm/core'
 import { addressOf } from '../../../src/native/ffi/bind-functions.js'
 import type { LogitsContext } from '../../../src/native/native-context.js'
+import { ConstraintGrammars } from '../../../src/grammar/constraint-grammars.js'
+import { ConstraintTrack } from '../../../src/sampling/constraint-track.js'
+import type { SamplerParts } from '../../../src/sampling/token-sampler.js'
 import { DrawThreads } from '../../../src/sampling/ahead/draw-threads.js'
 import { SharedDrawQueue } from '../../../src/sampling/ahead/shared-draw-queue.js'
 import { announceDraws } from '../../../src/sampling/pass-draws.js'
@@ -54,13 +57,32 @@ const kinds: readonly Partial<SamplingParams>[] = [
   { repetitionPenalty: 1.3 }, // needs the tokens before: only its own thread can draw
 ]
 
+const texts = Array.from({ length: size }, (_, token) =>
+  Buffer.from(token % 3 === 0 ? 'x' : String(token)),
+)
+const starts = Uint32Array.of(0, ...texts.map(({ length }) => length))
+for (let token = 0; token < size; token++) starts[token + 1]! += starts[token]!
+const spelled = {
+  ...vocabulary,
+  bytes: (token: number) => texts[token]!,
+  texts: { bytes: Buffer.concat(texts), starts },
+} as unknown as Vocabulary
+const grammars = new ConstraintGrammars(spelled, () => [])
+
+/** Keeps to digits, which two thirds of the tokens are, from the first sequence that is not alone of its kind on. */
+function partsOf(row: number): SamplerParts {
+  if (row < kinds.length) return {}
+  const grammar = grammars.of({ type: 'gbnf', grammar: 'root ::= [0-9]*' })
+  return { constraint: new ConstraintTrack(grammar, spelled, [1], 1) }
+}
+
 t.test('several threads draw what one draws', async (t) => {
   const rows = rowsOf(12)
   const { context, reads } = contextOf(rows)
   const { samplers, logger } = openSamplers(t, context, 2)
   const { workspace, drawFrom } = drawing(vocabulary)
   const params = rows.map((_, row) => sampling({ ...kinds[row % kinds.length], seed: row }))
-  const made = params.map((one) => samplers.create(one, [1]))
+  const made = params.map((one, row) => samplers.create(one, [1], partsOf(row)))
   let drawnElsewhere = 0
   // The threads start while the rounds go on.
   for (let round = 0; round < 10 || drawnElsewhere === 0; round++) {
@@ -68,7 +90,8 @@ t.test('several threads draw what one draws', async (t) => {
     const count = 1 + (round % rows.length)
     reads.length = 0
     const expected = rows.slice(0, count).map((logits, row): TokenId => {
-      return drawFrom(new ChainSampler(workspace, params[row]!, [1]), logits, round, 0, tokens)
+      const alone = new ChainSampler(workspace, params[row]!, [1], partsOf(row))
+      return drawFrom(alone, logits, round, 0, tokens)
     })
     for (const sampler of made.slice(0, count)) sampler.prepare(round, 0, tokens)
     if (round % 2 === 1) samplers.threads?.announce?.()

@@ -40,6 +40,24 @@ export function addBiases(
   }
 }
 
+const allOfWord = 0xffff_ffff
+
+/** Leaves only the tokens that can be drawn whose bits are set. */
+export function allowOnly(logits: Float32Array, mask: Uint32Array): void {
+  for (let word = 0, next = 1; word < mask.length; word = next++) {
+    const bits = mask[word]!
+    if (bits === allOfWord) continue
+    if (bits !== 0) {
+      for (let bit = 0; bit < 32; bit++) {
+        if (((bits >>> bit) & 1) === 0) logits[32 * word + bit] = -Infinity
+      }
+      continue
+    }
+    while (mask[next] === 0) next++
+    logits.fill(-Infinity, 32 * word, 32 * next)
+  }
+}
+
 /** The logarithm of the largest float. */
 const mostLog = 88.7228391
 
