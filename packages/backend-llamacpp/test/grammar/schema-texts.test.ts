@@ -253,6 +253,16 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     [{ a: 1, xb: 2 }],
     [{ a: 1 }, { xb: 1 }],
   ],
+  'alternatives that are not told by a property whose name is a pattern': [
+    {
+      oneOf: [
+        object({ ref: word }, { required: ['ref'], additionalProperties: false }),
+        { type: 'object', patternProperties: { '^[a-z]{3}$': word }, additionalProperties: false },
+      ],
+    },
+    [{}, { abc: 'x' }],
+    [{ ref: 'x' }],
+  ],
   'alternatives inside themselves': [
     {
       $ref: '#/$defs/test',

@@ -255,7 +255,10 @@ export class ModelLoader {
     if (model.loaded !== loaded || model.state !== 'loaded') return
     const message = `The engine of ${model.name} is gone and could not be started again: ${reason}`
     model.error = new CllmError('engine_unavailable', message)
-    this.logger.error({ model: model.name, reason }, 'the engine is gone and could not be started again')
+    this.logger.error(
+      { model: model.name, reason },
+      'the engine is gone and could not be started again',
+    )
     model.stay?.()
     if (this.#isOpen) void model.keepFinalStatistics(loaded)
     this.#forget(model)

@@ -1,4 +1,4 @@
-import { type Facts, valueTypes, waysOf } from './facts.js'
+import { type Facts, memberOf, valueTypes, waysOf } from './facts.js'
 import { accepts } from './is-valid.js'
 import type { Conjunction } from './schema-document.js'
 
@@ -30,11 +30,11 @@ function exclude(left: Facts, right: Facts, depth: number): boolean {
 
 /** Objects exclude each other by a property that one of them must have. */
 function objectsExclude(left: Facts, right: Facts, depth: number): boolean {
-  const tells = (name: string): boolean => {
-    const mine = left.properties.get(name) ?? left.additional
-    const theirs = right.properties.get(name) ?? right.additional
-    return areDisjoint(mine, theirs, depth + 1)
-  }
+  const members = ({ properties, places }: Facts, name: string): Conjunction =>
+    properties.get(name) ??
+    places.flatMap((place) => memberOf(place, name, ['additionalProperties']))
+  const tells = (name: string): boolean =>
+    areDisjoint(members(left, name), members(right, name), depth + 1)
   return [...new Set([...left.required, ...right.required])].some(tells)
 }
 
