@@ -137,6 +137,10 @@ t.test('files of every format', async (t) => {
   t.same([cut.prompt.length, cut.inputTokens], [40, 10])
   t.match(fitDataset(texts, { lengthScale: 0.5 }).item(0), { inputTokens: 500, outputTokens: 4 })
   t.equal(fitDataset(texts, { lengthScale: 2 }).item(0).inputTokens, 1000, 'no text gets longer')
+  t.throws(() => fitDataset(mooncake, { lengthScale: 1e6 }).item(1), {
+    code: 'invalid_dataset',
+    message: /^request 1 of mooncake: expected .* at most 10000000 tokens, got 700000000 and/,
+  })
   const [x, y] = ['run 1', 'run 2'].map((salt) => promptText(text, 1, salt))
   t.not(x!.slice(0, 30), y!.slice(0, 30), 'fresh in every run')
   t.ok(x!.endsWith(text.prompt))
@@ -150,7 +154,11 @@ t.test('what is wrong in a file is named with its line', async (t) => {
   const cases: readonly (readonly [string, string, string])[] = [
     ['mooncake', `${good}\n{"timestamp":1,"input_length":3}\n`, ':3: output_length: '],
     ['mooncake', `${good}{"timestamp":`, ':2: not JSON: '],
-    ['mooncake', `${good.replace('0', '9')}${good}`, ':2: timestamp: earlier than'],
+    [
+      'mooncake',
+      `${good.replace('0', '9')}${good}`,
+      ':2: timestamp: earlier .*, by 9 ms: expected',
+    ],
     ['azure', 'TIMESTAMP,ContextTokens\n2023-11-16 18:15:46,3\n', ':1: expected the columns'],
     ['azure', 'TIMESTAMP,ContextTokens,GeneratedTokens\nnow,3,4\n', ':2: TIMESTAMP: expected a'],
     [

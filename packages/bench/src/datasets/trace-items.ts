@@ -23,9 +23,7 @@ export function azureItems(text: string, file: string): WorkItem[] {
   let before = begin
   return rows.map((row, index) => {
     const at = timeOf(row, file)
-    if (at < before)
-      throw datasetError(file, row.info.lines, 'TIMESTAMP: earlier than the one before')
-    before = at
+    before = inOrder(before, at, file, row.info.lines, 'TIMESTAMP')
     const inputTokens = countOf(row, 'ContextTokens', file)
     const outputTokens = countOf(row, 'GeneratedTokens', file)
     const prompt = [{ key: `item ${index}`, tokens: inputTokens }]
@@ -77,6 +75,13 @@ function countOf({ record, info }: Row, name: (typeof columns)[number], file: st
   throw datasetError(file, info.lines, `${name}: expected a whole number, got "${text}"`)
 }
 
+/** @returns the time, which is not before that of the request before */
+function inOrder(before: number, at: number, file: string, line: number, name: string): number {
+  if (at >= before) return at
+  const problem = `earlier than the one before, by ${before - at} ms: expected the order of time`
+  throw datasetError(file, line, `${name}: ${problem}`)
+}
+
 /** Tokens per hash id. */
 const blockTokens = 512
 
@@ -99,10 +104,7 @@ export function mooncakeItems(text: string, file: string): WorkItem[] {
   const begin = requests[0]?.value.timestamp ?? 0
   let before = begin
   return requests.map(({ line, value: entry }, index) => {
-    if (entry.timestamp < before) {
-      throw datasetError(file, line, 'timestamp: earlier than the one before')
-    }
-    before = entry.timestamp
+    before = inOrder(before, entry.timestamp, file, line, 'timestamp')
     const inputTokens = Math.max(1, entry.input_length)
     return {
       prompt: blocks(entry.hash_ids, inputTokens, index),

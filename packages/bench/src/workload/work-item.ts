@@ -1,5 +1,5 @@
 import { promptIds, type PromptPart, type RecordedPrompt } from '@cllm/simulation'
-import { defined } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 
 /**
  * A request of a load. A prompt is a text, or parts that are turned into text or token ids when
@@ -84,14 +84,25 @@ export interface FitOptions {
   readonly maxOutput?: number
 }
 
-/** The same requests, scaled and cut. What shares a prefix still does. */
-export function fitDataset(dataset: Dataset, options: FitOptions): Dataset {
-  return { ...dataset, item: (index) => fitTurns(dataset.item(index), options) }
-}
+/** No model takes more; far longer ones would end the process, whose memory they do not fit. */
+const mostTokens = 10_000_000
 
-function fitTurns(item: WorkItem, options: FitOptions): WorkItem {
-  const fitted = fitItem(item, options)
-  return item.next === undefined ? fitted : { ...fitted, next: fitTurns(item.next, options) }
+/**
+ * The same requests, scaled and cut. What shares a prefix still does.
+ *
+ * @throws `invalid_dataset` at an item that is still far too long
+ */
+export function fitDataset(dataset: Dataset, options: FitOptions): Dataset {
+  const fit = (item: WorkItem, index: number): WorkItem => {
+    const fitted = fitItem(item, options)
+    const { inputTokens, outputTokens } = fitted
+    if (Math.max(inputTokens, outputTokens) > mostTokens) {
+      const message = `request ${index} of ${dataset.name}: expected a prompt and an answer of at most ${mostTokens} tokens, got ${inputTokens} and ${outputTokens}: see --max-input and --max-output`
+      throw new CllmError('invalid_dataset', message)
+    }
+    return item.next === undefined ? fitted : { ...fitted, next: fit(item.next, index) }
+  }
+  return { ...dataset, item: (index) => fit(dataset.item(index), index) }
 }
 
 function fitItem(item: WorkItem, options: FitOptions): WorkItem {

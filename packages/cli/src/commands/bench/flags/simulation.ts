@@ -47,7 +47,8 @@ export const simulationFlags = {
     list(integer(1, 10_000)),
   ),
   ramp: loadFlags.ramp,
-  requests: one('N', 'Number of requests (default: all of a trace, else 1,000)', integer(1)),
+  // All are kept in memory.
+  requests: one('N', 'Number of requests (default: all of a trace, else 1,000)', integer(1, 1e6)),
   'input-len': one('LENGTHS', 'Prompt tokens', parseLengths, '512'),
   'output-len': one('LENGTHS', 'Answer tokens', parseLengths, '128'),
   ...datasetFlags,
