@@ -32,7 +32,7 @@ export * from './clock.js'
 export * from './policy/model-scheduling.js'
 export * from './plugin/plugin-registry.js'
 export { Catalog, SamplerCatalog, SAMPLERS } from './plugin/definitions.js'
-export { composePolicy, synchronous } from './policy/policy-catalog.js'
+export { composePolicy, nextOf, synchronous } from './policy/policy-catalog.js'
 export * from './engine/speculation/choose-drafts.js'
 export {
   DRAFT_BACKEND,

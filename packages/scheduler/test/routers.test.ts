@@ -45,6 +45,8 @@ t.test('the suite finds what is wrong with a router', async (t) => {
     broken('moody', (_, workers) => ({ worker: workers[(turn++ % 7) % workers.length]!.id })),
     broken('never', () => ({ holdMs: 10 })),
     broken('silent', () => ({ refuse: '' })),
+    broken('undefined', () => undefined as never),
+    broken('async', () => Promise.reject(new Error('late')) as never),
     broken('fewest requests', (_, workers) => {
       const least = Math.min(...workers.map(({ open }) => open))
       return { worker: workers.find(({ open }) => open === least)!.id }
@@ -66,6 +68,11 @@ t.test('the suite finds what is wrong with a router', async (t) => {
       /./,
     )
     t.ok(failures.length > 0, `${defect.name}: ${failures[0]}`)
+    const known = {
+      undefined: /place: expected .* got undefined/,
+      async: /place returned a promise/,
+    }
+    t.match(failures[0], known[defect.name as keyof typeof known] ?? /./)
   }
 })
 

@@ -7,6 +7,7 @@ import {
   type SchedulerPolicy,
   type TokenId,
   type Usage,
+  CllmError,
   createEngine,
   defined,
   PluginRegistry,
@@ -162,7 +163,8 @@ class SimulatedService {
     }
     const report = this.#report()
     if (this.#open.size > 0 && signal?.aborted !== true) {
-      throw new Error(`${this.#open.size} requests did not end`)
+      const message = `${this.#open.size} requests did not end, and nothing is ahead: a policy, router or model scheduler holds them for ever`
+      throw new CllmError('policy_failed', message)
     }
     if (this.#open.size === 0) {
       await Promise.all(Array.from(this.#fleet.engines, (engine) => engine.close()))

@@ -45,6 +45,25 @@ t.test('a router holds requests until a machine is idle', async (t) => {
   )
 })
 
+t.test('a router that fails ends the simulation, and is named', async (t) => {
+  const cases: [RegExp, unknown][] = [
+    [
+      /^The router failed: boom$/,
+      () => {
+        throw new Error('boom')
+      },
+    ],
+    [/^The router failed: place: expected .* instead got undefined$/, () => undefined],
+    [/^The router failed: place: .* instead got { worker: nobody }$/, () => ({ worker: 'nobody' })],
+    [/^The router failed: place: .* { holdMs: NaN }$/, () => ({ holdMs: NaN })],
+    [/^The router failed: place returned a promise/, () => Promise.reject(new Error('late'))],
+  ]
+  for (const [message, place] of cases) {
+    const router = () => ({ place }) as RouterPolicy
+    await t.rejects(serve(2, { router }), { code: 'policy_failed', message })
+  }
+})
+
 t.test('requests are refused when all machines drain', async (t) => {
   const drains = [0, 1].map((machine) => ({ machine, at: 50 }))
   const early = await serve(1, { drains })

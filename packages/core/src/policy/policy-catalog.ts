@@ -184,7 +184,7 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
         const held = synchronous(order.hold?.(state), 'hold') ?? 0
         if (held > 0) state = { ...state, freeSlots: Math.max(0, state.freeSlots - held) }
       }
-      let next = synchronous(order.next(state), 'next')
+      let next = nextOf(order, state)
       if (reject.length > 0) next = without(next, new Set(reject.map(({ id }) => id)))
       const preempt = victims.map(({ id }) => id)
       if (areInGroups) return { preempt, reject, ...stepOf(batching, groups, state, next) }
@@ -212,6 +212,13 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
     recall: (learned) => batching.recall?.(learned),
     onServedElsewhere: (services) => order.onServedElsewhere?.(services),
   }
+}
+
+/** @throws TypeError where an order says nothing that can be gone through */
+export function nextOf(order: Order, state: SchedulerState): Requests {
+  const next = synchronous(order.next(state), 'next')
+  if (typeof next?.[Symbol.iterator] === 'function') return next
+  throw new TypeError(`next: expected an iterable of waiting requests, got ${typeof next}`)
 }
 
 /** The step of the group whose turn it is; where its requests wait for others, of the next one. */

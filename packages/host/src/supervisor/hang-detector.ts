@@ -29,7 +29,8 @@ export class HangDetector {
     { hangTimeoutMs, prepareTimeoutMs }: SupervisorOptions,
     private readonly onHang: (what: string) => void,
   ) {
-    const preparing = 'nothing from it, while it checked, tokenized or compiled what it was given,'
+    const preparing =
+      'nothing from it, while it checked, tokenized, compiled or planned what it was given,'
     const watches: [keyof Debts, string, number][] = [
       ['steps', 'no step', hangTimeoutMs],
       ['answers', 'no answer', hangTimeoutMs],

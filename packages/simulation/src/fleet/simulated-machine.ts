@@ -1,4 +1,5 @@
-import type { Engine, RequestEvent, Clock, RouterPolicy } from '@cllm/core'
+import type { Engine, Placement, RequestEvent, Clock, RouterPolicy } from '@cllm/core'
+import { askRouter, CllmError, messageOf } from '@cllm/core'
 import {
   LoadMeter,
   type PlacedRequest,
@@ -103,7 +104,13 @@ export class SimulatedFront {
     const now = this.clock.now()
     const views = this.#table.views(request, now)
     if (views.length === 0) return void this.#waiting.add(unplaced)
-    const placement = this.router.place(request, views, now)
+    let placement: Placement
+    try {
+      placement = askRouter(this.router, request, views, now)
+    } catch (cause) {
+      const message = `The router failed: ${messageOf(cause)}`
+      throw new CllmError('policy_failed', message, { cause })
+    }
     if ('worker' in placement) {
       onPlaced(placement.worker, this.#table.place(placement.worker, request, now))
     } else if ('refuse' in placement) onRefused(placement.refuse)

@@ -4,6 +4,7 @@ import {
   type OrderDefinition,
   checkHalf,
   composePolicy,
+  nextOf,
   type Batching,
   type Order,
   type SequenceView,
@@ -74,7 +75,7 @@ async function testPair(
 /** The same order, which throws an `AssertionError` when it breaks the rules of `Order`. */
 export function checkedOrder(order: Order): Order {
   return {
-    next: (state) => namedOnce(order.next(state), state.waiting),
+    next: (state) => namedOnce(nextOf(order, state), state.waiting),
     reject: (state) => order.reject?.(state) ?? [],
     preempt: (state) => order.preempt?.(state) ?? [],
     victim: (state) => order.victim?.(state),
@@ -91,7 +92,7 @@ function* namedOnce(
 ): Iterable<SequenceView> {
   const named = new Set<string>()
   for (const request of requests) {
-    const { id } = request
+    const id = request?.id
     assert(waiting.has(id), `next names waiting requests only, instead got "${id}"`)
     assert(!named.has(id), `next names "${id}" twice`)
     named.add(id)
@@ -108,6 +109,8 @@ export function checkedBatching(batching: Batching): Batching {
     plan(state, next) {
       const read: string[] = []
       const step = batching.plan(state, recorded(next, read))
+      // Of a step that is none, the check of its plan says so.
+      if (!Array.isArray(step?.admit)) return step
       const { admit } = step
       const [other] = Object.keys(step).filter((key) => !decided.includes(key))
       assert(other === undefined, `a step is ${decided.join(', ')}, instead got "${other}"`)

@@ -255,8 +255,13 @@ const broken: [string, RegExp, () => SchedulerPolicy][] = [
   ],
   ['forgetting what it has named once', /admits again/, forgetful],
   [
+    'putting off without end',
+    /12 of 12 requests do not end in \d+ plans; admitted in vain were none/,
+    () => simple((plan, { now }) => ({ ...plan, admit: [], run: [], wakeAt: now + 1 })),
+  ],
+  [
     'looking at all that waits',
-    /1\d{3} of 1\d{3} waiting requests were looked at/,
+    /1\d{3} of 1\d{3} waiting requests were looked at while no slot is free/,
     () => simple((plan, { waiting }) => ([...waiting].length < 0 ? { ...plan, admit: [] } : plan)),
   ],
   [
@@ -385,6 +390,16 @@ const brokenOrders: [string, RegExp, OrderDefinition][] = [
     }),
   ],
   [
+    'naming nobody',
+    /next names waiting requests only, instead got "undefined"/,
+    order({ next: () => [null as never] }),
+  ],
+  [
+    'a next without a return',
+    /next: expected an iterable .*, got undefined/,
+    order({ next: () => undefined as never }),
+  ],
+  [
     'the urgent first, without end',
     /tokens of later requests were computed before/,
     order({
@@ -430,6 +445,11 @@ const brokenBatchings: [string, RegExp, BatchingDefinition][] = [
     'reading all that wait',
     /\d+ requests of next are read, at most \d+/,
     batching((one) => ({ plan: (state, next) => one.plan(state, [...next]) })),
+  ],
+  [
+    'a plan without a return',
+    /it expects the lists admit, preempt, reject and run/,
+    batching(() => ({ plan: () => undefined as never })),
   ],
   [
     'more than the batch takes',

@@ -3,8 +3,10 @@ import {
   defined,
   type Engine,
   type EngineStatistics,
+  messageOf,
   PluginRegistry,
   pause,
+  silentLogger,
 } from '@cllm/core'
 import { LocalEngineClient, ModelPool, type ModelPoolParts } from '@cllm/host'
 import type { RequestService, ServiceParts } from '@cllm/simulation'
@@ -24,6 +26,7 @@ export class SimulatedModels implements RequestService {
   readonly #done: EngineStatistics[] = []
   readonly #pool: ModelPool
   readonly #open = new Map<string, AbortController>()
+  #failure: { readonly cause: unknown } | undefined
 
   constructor(
     private readonly parts: ServiceParts,
@@ -44,7 +47,12 @@ export class SimulatedModels implements RequestService {
     }
     const models = names.map((name, index) => ({ name, load: async () => await load(index) }))
     const maxWaiting = Number.MAX_SAFE_INTEGER
-    this.#pool = new ModelPool({ models, clock, options: { maxLoaded, maxWaiting }, ...more })
+    const error = ({ err: cause }: { readonly err?: unknown }): void => {
+      if (cause !== undefined) this.#failure ??= { cause }
+    }
+    const logger = { ...silentLogger, error }
+    const options = { maxLoaded, maxWaiting }
+    this.#pool = new ModelPool({ models, clock, logger, options, ...more })
   }
 
   get swaps(): number {
@@ -52,7 +60,12 @@ export class SimulatedModels implements RequestService {
     return list.reduce((sum, { swaps = 0 }) => sum + swaps, 0)
   }
 
+  /** @throws `policy_failed` when another scheduler than the one of this simulation decided */
   statistics(): readonly EngineStatistics[] {
+    if (this.#failure !== undefined) {
+      const message = `The model scheduler failed: ${messageOf(this.#failure.cause)}`
+      throw new CllmError('policy_failed', message, this.#failure)
+    }
     return [...this.#done, ...Array.from(this.engines, (engine) => engine.statistics())]
   }
 

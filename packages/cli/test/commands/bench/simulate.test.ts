@@ -156,6 +156,9 @@ t.test('wrong input', async (t) => {
     [['--trace', azure, '--dataset', 'synthetic'], '--trace and --dataset'],
     [['--rate', '1', '--concurrency', '2'], '--concurrency and --rate'],
     [['--rate', '1,2'], 'expected one value'],
+    [['--requests', '1e9'], '--requests: expected a whole number from 1 to 1000000, got "1e9"'],
+    [['--input-len', '900000000'], 'of synthetic: expected .* at most 10000000 tokens, got 9000'],
+    [['--output-len', 'lognormal:9,90'], 'at most 10000000 tokens, got 512 and'],
     [['--trace', mooncake, '--policy', 'chunked'], 'There is no policy "chunked"'],
     [['--policy', 'chunked+fcfs:{x'], 'expected NAME or NAME:{JSON}'],
     [['--policy', 'chunked+fcfs:{"x":1}'], 'Wrong options for'],
@@ -442,6 +445,22 @@ t.test('several models in turns', async (t) => {
   for (const { summary } of [lru, turns]) t.equal(summary.requests.failed, 0)
   t.ok((turns.swaps ?? 0) < 0.6 * (lru.swaps ?? 0), `${turns.swaps} swaps, ${lru.swaps} with lru`)
   t.same({ ...again, wall_ms: 0 }, { ...turns, wall_ms: 0 })
+  const plugin = `import { defineModelScheduler, definePlugin } from '@cllm/core'
+const moody = (name, decide) => defineModelScheduler({ name, doc: '-', create: () => ({ decide }) })
+export default definePlugin({ name: 'moody', apiVersion: 1, register(host) {
+  host.registerModelScheduler(moody('thrower', () => { throw new Error('boom') }))
+  host.registerModelScheduler(moody('late', async () => { throw new Error('late') }))
+  host.registerModelScheduler(moody('idler', () => ({ holdMs: Infinity })))
+} })`
+  const file = join(t.testdir({ 'moody.mjs': plugin }), 'moody.mjs')
+  for (const [scheduler, message] of [
+    ['thrower', /^The model scheduler failed: boom$/],
+    ['late', /^The model scheduler failed: decide returned a promise/],
+    ['idler', /^\d+ requests did not end, and nothing is ahead: /],
+  ] as const) {
+    const flags = ['--models', '3', '--plugin', file, '--model-scheduler', scheduler]
+    await t.rejects(run([...argv, ...flags]), { code: 'policy_failed', message })
+  }
   const wrong = run([...argv, '--models', '3', '--model-scheduler', 'best'])
   await t.rejects(wrong, { message: /^model scheduler: expected one of lru, turns/ })
 })

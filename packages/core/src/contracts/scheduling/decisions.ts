@@ -21,7 +21,7 @@ export interface Batching extends Learner {
   readonly inGroups?: boolean
   /**
    * The next step. `next` is the waiting requests in the order in which they are to be admitted; it
-   * is computed lazily, so read at most one request more than is admitted.
+   * is computed lazily, so read at most one request more than is admitted, and none while no slot is free.
    */
   plan(state: SchedulerState, next: Iterable<SequenceView>): Step
   /** Learns from what happened. */
