@@ -83,7 +83,9 @@ export class FcfsWaitPredictor implements WaitPredictor {
     return this.#answers.expected(Math.max(1, most))
   }
 
-  onQueued(sequence: Sequence): void {
+  onQueued(sequence: Sequence, now: number): void {
+    // One that nobody asks about any more would grow for ever.
+    if (now - (this.#queue?.madeAt ?? now) >= freshMs) this.#queue = undefined
     this.#queue?.add(this.#workOf(sequence))
   }
 

@@ -405,7 +405,7 @@ t.test('FcfsWaitPredictor', async (t) => {
 
   const queued = sequenceOf(promptOf(50), { id: 'queued', maxTokens: 256 })
   waiting.add(queued)
-  predictor.onQueued(queued)
+  predictor.onQueued(queued, 1020)
   t.ok(near(predictor.waitMs(0, 1020), answerSteps * 10), 'it has the place of the newcomer')
   const second = predictor.forecast(newcomer, 1020)
   t.equal(second.position, 2)
@@ -417,6 +417,15 @@ t.test('FcfsWaitPredictor', async (t) => {
   waiting.remove(queued)
   predictor.onAdmitted()
   t.ok(near(predictor.waitMs(0, 1040), second.queueMs), 'the next one is first in the queue')
+})
+
+t.test('a queue that nobody asks about any more does not grow', async (t) => {
+  const { predictor } = predictorOf()
+  let added = 0
+  predictor.answerTokens = () => ++added
+  predictor.waitMs(0, 1000)
+  for (const now of [1019, 1020, 1021]) predictor.onQueued(sequenceOf(promptOf(10)), now)
+  t.equal(added, 1, 'for 20 ms, as long as it may be asked about')
 })
 
 t.test('FcfsWaitPredictor learns how slow steps and how long answers are', async (t) => {
