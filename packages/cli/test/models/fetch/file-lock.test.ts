@@ -133,10 +133,10 @@ t.test("a folder of batches is one process's until that one ends", async (t) => 
   t.match(said, [/another server has the batches/])
   await rmdir(join(folder, '.lock')) // as at the other one's end
   const next = await waiting
-  t.match(said[1], /computed here now/)
   t.same([isHeld(), lost.aborted], [false, true], 'seen without waiting for a timer')
   t.equal(next.isHeld(), true)
-  t.match(said[2], /another server took over/)
+  // On a busy machine the timer may have been first.
+  t.match(said.slice(1).sort(), [/computed here now/, /another server took over/])
   await rm(folder, { recursive: true })
   t.equal(next.isHeld(), false)
   t.match(said[3], /the folder was removed/)
