@@ -49,12 +49,9 @@ function readRows(text: string, file: string): readonly Row[] {
   }
   const [first] = rows
   if (first === undefined) throw datasetError(file, undefined, 'has no requests')
-  for (const name of columns) {
-    if (!(name in first.record)) {
-      throw datasetError(file, 1, `expected the columns ${columns.join(', ')}; ${name} is missing`)
-    }
-  }
-  return rows
+  const missing = columns.find((name) => !(name in first.record))
+  if (missing === undefined) return rows
+  throw datasetError(file, 1, `expected the columns ${columns.join(', ')}; ${missing} is missing`)
 }
 
 /** Microseconds and below, which Date does not know, are added: gaps of a busy trace are that small. */

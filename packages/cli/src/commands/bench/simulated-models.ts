@@ -46,12 +46,11 @@ export class SimulatedModels implements RequestService {
       return { client, close }
     }
     const models = names.map((name, index) => ({ name, load: async () => await load(index) }))
-    const maxWaiting = Number.MAX_SAFE_INTEGER
+    const options = { maxLoaded, maxWaiting: Number.MAX_SAFE_INTEGER }
     const error = ({ err: cause }: { readonly err?: unknown }): void => {
       if (cause !== undefined) this.#failure ??= { cause }
     }
     const logger = { ...silentLogger, error }
-    const options = { maxLoaded, maxWaiting }
     this.#pool = new ModelPool({ models, clock, logger, options, ...more })
   }
 

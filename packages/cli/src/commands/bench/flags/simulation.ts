@@ -108,11 +108,8 @@ type Flags = Values<typeof simulationFlags>
  */
 export function readSimulation(flags: Flags, factory: PolicyFactory): SimulationSetup {
   const { seed, router, slo, images, tenants, models } = flags
-  if (flags.trace !== undefined && flags.dataset !== undefined) {
-    throw wrong('--trace and --dataset: expected one of them, got both')
-  }
   const { replay, trace } = flags
-  if (replay !== undefined && (trace !== undefined || flags.dataset !== undefined)) {
+  if ([replay, trace, flags.dataset].filter((source) => source !== undefined).length > 1) {
     throw wrong('--replay, --trace and --dataset: expected one of them, got more')
   }
   const replayed = replay === undefined ? undefined : readRecording(replay)
