@@ -253,6 +253,11 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     [{ a: 1, xb: 2 }],
     [{ a: 1 }, { xb: 1 }],
   ],
+  'URLs as validators of `url` take them': [
+    { type: 'string', format: 'url' },
+    ['https://a-b.example.com:8080/c/d?e=f#g', 'http://a.co'],
+    ['http://a.co?b', 'http://a.co#b', 'http://localhost/', 'http://127.0.0.1/'],
+  ],
   'alternatives that are not told by a property whose name is a pattern': [
     {
       oneOf: [

@@ -66,7 +66,8 @@ export const formats: Readonly<Record<string, string>> = {
   ipv4interface: `^${ipv4}(?:/(?:[12]?[0-9]|3[0-2]))?$`,
   ipv6interface: `^(?:${ipv6})(?:/(?:[1-9]?[0-9]|1[01][0-9]|12[0-8]))?$`,
   uri: `^${uri}$`,
-  url: `^${uri}$`,
+  // ajv-formats takes no address, no localhost, and a query only behind a path
+  url: `^https?://${hostname}${port}(?:/${pathCharacter}{0,92}(?:#${pathCharacter}{0,15})?)?$`,
   'uri-reference': `^(?:${uri}|(?:/${segment}){1,6})$`,
   'uri-template': `^https?://${hostname}(?:/(?:${segment}|\\{[a-z]{1,10}\\})){0,4}$`,
   // one of those that pydantic has under this name; MongoDsn has no word of its own
@@ -91,7 +92,6 @@ const longer: Readonly<Record<string, string>> = {
   email: `^${atom}(?:\\.?${atom}){0,31}@${longHostname}$`,
   hostname: `^${longHostname}$`,
   uri: longUri,
-  url: longUri,
 }
 
 /** Other names of formats, and formats that one of the others is an example of. */
