@@ -157,7 +157,7 @@ export class GrammarStacks {
 
   #readFirst(stacks: readonly Stack[], byte: number): Place | null {
     const left = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3
-    return this.#within(stacks, byte & (0x3f >> left), left, least[left]!)
+    return this.#within(stacks, byte & (0x3f >> left), left, least[left])
   }
 
   /** The place within a character that begins with these bits. */

@@ -17,7 +17,8 @@ import { drawing, noise } from '../chain/logits.js'
 import t, { type Test } from 'tap'
 
 const size = 60_000
-const vocabulary = { size, endOfGeneration: new Set([3]), check() {} } as unknown as Vocabulary
+const shape = { size, endOfGeneration: new Set([3]), check() {} }
+const vocabulary = shape as unknown as Vocabulary
 const tokenizer = { encode: () => [] }
 
 /** Rows of logits, as a context has them in its memory. */
@@ -63,7 +64,7 @@ const texts = Array.from({ length: size }, (_, token) =>
 const starts = Uint32Array.of(0, ...texts.map(({ length }) => length))
 for (let token = 0; token < size; token++) starts[token + 1]! += starts[token]!
 const spelled = {
-  ...vocabulary,
+  ...shape,
   bytes: (token: number) => texts[token]!,
   texts: { bytes: Buffer.concat(texts), starts },
 } as unknown as Vocabulary
