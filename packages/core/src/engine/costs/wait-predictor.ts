@@ -10,7 +10,7 @@ import { ENGINE_COSTS, type EngineCosts } from './engine-costs.js'
 import { workOf } from './pass-costs.js'
 import { firstOf } from '../../defined.js'
 
-/** A queue model is reused for this many milliseconds; new requests only join it. */
+/** A queue model is reused for this many milliseconds; requests only join it, and it would grow for ever. */
 const freshMs = 20
 /** Weight that the sums over earlier steps keep with each new step. */
 const memory = 0.98
@@ -84,7 +84,6 @@ export class FcfsWaitPredictor implements WaitPredictor {
   }
 
   onQueued(sequence: Sequence, now: number): void {
-    // One that nobody asks about any more would grow for ever.
     if (now - (this.#queue?.madeAt ?? now) >= freshMs) this.#queue = undefined
     this.#queue?.add(this.#workOf(sequence))
   }
