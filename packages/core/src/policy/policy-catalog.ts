@@ -215,7 +215,7 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
 }
 
 /** @throws TypeError where an order says nothing that can be gone through */
-export function nextOf(order: Order, state: SchedulerState): Requests {
+export function nextOf(order: Order, state: SchedulerState): Iterable<SequenceView> {
   const next = synchronous(order.next(state), 'next')
   if (typeof next?.[Symbol.iterator] === 'function') return next
   throw new TypeError(`next: expected an iterable of waiting requests, got ${typeof next}`)
