@@ -24,10 +24,12 @@ export function exceededBy(text: string, levels: number): string | undefined {
     const sign = text[index]
     // An image is megabytes of text, which others would wait for.
     if (sign === '"') index = endOfText(text, index)
-    else if (sign === '{' || sign === '[') {
-      if (++depth > levels) return `${levels} levels`
-    } else if (sign === '}' || sign === ']') depth--
-    else if (sign === ',' && ++values === mostValues) return `${mostValues} values`
+    else if (sign === '}' || sign === ']') depth--
+    else if (sign === ',' || sign === '{' || sign === '[') {
+      if (sign !== ',' && ++depth > levels) return `${levels} levels`
+      // the first value behind a bracket has no comma
+      if (++values === mostValues) return `${mostValues} values`
+    }
   }
   return undefined
 }

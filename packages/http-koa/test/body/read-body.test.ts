@@ -331,3 +331,10 @@ t.test('brackets in texts are no levels', (t) => {
   t.equal(exceededBy('"no end [[[', 2), undefined)
   t.end()
 })
+
+t.test('values without commas between them are values', (t) => {
+  const nested = `${'['.repeat(64)}${']'.repeat(64)},`
+  t.equal(exceededBy(nested.repeat(2 ** 14 - 2 ** 9), 64), undefined)
+  t.equal(exceededBy(nested.repeat(2 ** 14), 64), '1048576 values')
+  t.end()
+})
