@@ -223,7 +223,8 @@ export async function readForm<Schema extends z.ZodObject>(
 
 /** @throws `invalid_request` for a form that takes long to be read */
 function checkParts(bytes: Buffer, mark: string): void {
-  let parts = 0
+  // the last mark ends the form
+  let parts = -1
   for (let at = bytes.indexOf(mark); at !== -1; at = bytes.indexOf(mark, at + 1)) {
     const head = bytes.subarray(at, at + headBytes)
     const isFine = head.length < headBytes || head.includes('\r\n\r\n')

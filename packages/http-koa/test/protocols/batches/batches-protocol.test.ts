@@ -218,7 +218,7 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
   const forms: [form: string, message: RegExp][] = [
     [`${disposition}\r\n\r\nbatch\r\n`.repeat(101), /at most 100 parts/],
     [`${disposition}${'\r\nX: y'.repeat(4000)}\r\n\r\nbatch\r\n`, /heads of at most 16384 bytes/],
-    [`${disposition}\r\n\r\nbatch\r\n`.repeat(99), /Missing required field: file/],
+    [`${disposition}\r\n\r\nbatch\r\n`.repeat(100), /Missing required field: file/],
   ]
   for (const [form, message] of forms) {
     const answer = await post('/v1/files', `${form}--x--\r\n`, { headers })
