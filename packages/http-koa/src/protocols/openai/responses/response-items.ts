@@ -59,9 +59,11 @@ export class RecentItems {
 
   add(owner: string, items: readonly KeptItem[]): void {
     for (const item of items) {
+      const name = nameOf(owner, item.id)
       const size = JSON.stringify(item).length
-      this.#items.set(nameOf(owner, item.id), { item, size })
-      this.#size += size
+      // an answer whose client leaves at its end is kept twice
+      this.#size += size - (this.#items.get(name)?.size ?? 0)
+      this.#items.set(name, { item, size })
     }
     for (const [name, { size }] of this.#items) {
       if (this.#size <= mostRecent) break

@@ -9,6 +9,10 @@ import { drive } from '@cllm/testing'
 import t from 'tap'
 import { until } from '../../../serve.js'
 import { KeptItems } from '../../../../src/protocols/openai/responses/kept-items.js'
+import {
+  type KeptItem,
+  RecentItems,
+} from '../../../../src/protocols/openai/responses/response-items.js'
 
 /** Files in memory, whose time is how often one was touched; `write` waits for what it is given before. */
 function memoryFiles(before: (scope: string) => Promise<void> | void = () => {}) {
@@ -43,6 +47,27 @@ function memoryFiles(before: (scope: string) => Promise<void> | void = () => {})
 const response = (id: string, status: string) => ({
   object: { id, object: 'response' as const, status, previous_response_id: null, output: [] },
   items: [],
+})
+
+t.test('the latest items are known by their ids, to their owner', (t) => {
+  const recent = new RecentItems()
+  const item = (id: string) => ({ id, type: 'message', content: id.repeat(6e6) })
+  const isKnown = (id: string, owner = 'own', before: readonly KeptItem[] = []) => {
+    const [found] = recent.filled(owner, [{ type: 'item_reference', id }], before)
+    return typeof found === 'object' && 'content' in found
+  }
+  recent.add('own', [item('a'), item('b')])
+  recent.add('own', [item('b')])
+  t.ok(isKnown('a'), 'what comes again counts once')
+  t.notOk(isKnown('a', 'other'))
+  t.notOk(isKnown('a', 'own', [item('a')]), 'it stands before the input')
+  recent.add('own', [item('c')])
+  t.same(
+    ['a', 'b', 'c'].map((id) => isKnown(id)),
+    [false, true, true],
+    'the oldest goes',
+  )
+  t.end()
 })
 
 t.test('what was removed before its answer is written is not kept', async (t) => {
