@@ -82,6 +82,8 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
   return {
     ...request,
     generation,
+    // whoever computes it again may not know the items that it names
+    fields: { ...call.fields, input: fields.input },
     head: responseHead(call, model, id, kept !== undefined),
     hasTimings: fields.timings_per_token === true,
     input,
@@ -190,10 +192,10 @@ async function compute(
   }
   try {
     const asked = await ask(own, openAi, id)
-    const { generation, form, input } = asked
+    const { generation, form, fields, input } = asked
     const head = { ...asked.head, ...(lost && { created_at: lost.object['created_at'] }) }
     const object = head as ResponseObject
-    const begun = { object, items: input, fields: call.fields }
+    const begun = { object, items: input, fields }
     if (lost === undefined && !(await kept!.begin(owner, begun, ending, call.clock))) {
       throw new CllmError('storage_failed', 'The response cannot be kept; the log says why')
     }

@@ -338,7 +338,15 @@ t.test('a server computes what another one computed in the background at its end
   const there = `/v1/conversations/${String(conversation['id'])}`
   const make = async (more: object = {}) =>
     await before.make({ input: 'one', background: true, max_output_tokens: -1, ...more })
-  const [lost, other, stopped] = [await make({ metadata: { a: 'b' } }), await make(), await make()]
+  const { json: first } = await drive(before.time, before.ask('POST', path, { input: 'one' }))
+  const [{ id }] = first['output'] as [Json]
+  const turns = [{ content: 'one' }, { type: 'item_reference', id }, { content: 'two' }]
+  const input = turns.map((turn) => ({ role: 'user', ...turn }))
+  const [lost, other, stopped] = [
+    await make({ metadata: { a: 'b' } }),
+    await make({ input }),
+    await make(),
+  ]
   const broken = await make({ conversation: conversation['id'], random_seed: 7 })
   t.equal(seeds.at(-1), 7, 'the seed that was asked for')
   await drive(before.time, before.client.close())
@@ -358,7 +366,8 @@ t.test('a server computes what another one computed in the background at its end
   t.match(await of(lost), { created_at, metadata: { a: 'b' }, output: said('first') })
   const events = await eventsOf(await get(`${path}/${other.id}?stream=true`))
   t.match(events[0], { type: 'response.created' })
-  t.match(events.at(-1), { type: 'response.completed', response: { output: said('first') } })
+  const response = { output: said('second') }
+  t.match(events.at(-1), { type: 'response.completed', response }, 'it named an item')
   t.equal((await ask('DELETE', there)).status, 200)
   t.match(await of(broken), { status: 'failed', error: { message: /There is no conversation/ } })
 })
