@@ -182,9 +182,8 @@ function chatChunks(
       if (event.type !== 'end') return
       say(index, parser.end())
       endInput(index)
-      const { length } = answers
-      const isLast = ended.push({ end: event, reasoningTokens: parser.reasoningTokens }) === length
-      const usage = isLast && isForMistral ? usageText() : ''
+      ended.push({ end: event, reasoningTokens: parser.reasoningTokens })
+      const usage = isForMistral && ended.length === answers.length ? usageText() : ''
       send(index, '{}', finishOf(event.reason, answer.calls > 0), usage)
     },
     end() {

@@ -8,7 +8,7 @@ import { integer, largest, number } from '../../fields/fields.js'
 import { requestFor } from '../../request/build-request.js'
 import { type EndEvent, type GenerationEvent, startGeneration } from '../../request/generation.js'
 import { noMedia, unsupported } from '../../request/refusals.js'
-import { usageOf, sum } from '../../request/usage.js'
+import { sum } from '../../request/usage.js'
 import { encoded, eventStream, Reply } from '../../routes/route.js'
 import type { Answer, Call, Encoder } from '../../routes/route.js'
 import { type OpenAiContext, openAiErrorBody, logprobOf } from './openai-answer.js'
@@ -105,14 +105,9 @@ function wordsOf(task: keyof typeof tasks, { details }: ModelInfo) {
   return isLfm2 ? { system: 'Perform ASR.', user: '' } : { system: '', user: tasks[task] }
 }
 
-function tokensOf(end: EndEvent): object {
-  const { prompt_tokens, completion_tokens, total_tokens } = usageOf([{ end }])
-  return {
-    type: 'tokens',
-    input_tokens: prompt_tokens,
-    output_tokens: completion_tokens,
-    total_tokens,
-  }
+function tokensOf({ usage }: EndEvent): object {
+  const { promptTokens: input_tokens, generatedTokens: output_tokens } = usage
+  return { type: 'tokens', input_tokens, output_tokens, total_tokens: input_tokens + output_tokens }
 }
 
 function transcriptEvents(
