@@ -30,7 +30,7 @@ const hasUrls = ({ media }: Shown): boolean => media?.some(({ data }) => isUrl(d
  * The same engines, which are handed the images and sounds that a request names by URL. A request's files are fetched
  * once, however often its prompt is looked at, and count towards the limit for all bodies.
  *
- * @param fetcher - absent: a URL is refused
+ * @param fetcher - absent: a URL is refused, and left out of an earlier message
  */
 export const withMediaUrls = (
   directory: EngineDirectory,
@@ -63,7 +63,7 @@ async function* submitLater(
   yield* client.submit(await unlessAborted(filled(), options?.signal), options)
 }
 
-/** No file, in whose place a text then stands; what is no fault of the URL is thrown. */
+/** No file, in whose place a text stands. Throws what is no fault of the URL: too many bodies, a client that left. */
 function leftOut(error: unknown): string {
   if (CllmError.isInstance(error) && error.status < 429) return ''
   throw error

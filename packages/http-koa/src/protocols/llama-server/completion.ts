@@ -164,7 +164,7 @@ function ending(end: EndEvent, { model, prompt, request, info }: About, hasNewLi
       (end.reason === 'length' && usage.generatedTokens < (request.maxTokens ?? Infinity)),
     stop_type: end.reason === 'length' ? 'limit' : end.stop === undefined ? 'eos' : 'word',
     stopping_word: end.stop ?? '',
-    // nothing has been computed behind the last token
+    // the last token has not been computed: what comes behind it would need that
     tokens_cached: total - Math.min(1, usage.generatedTokens),
     timings: timingsOf(end),
   }

@@ -17,8 +17,8 @@ export const benchmarkSchema = z.object({
 })
 
 /**
- * `POST /benchmark`: runs requests on the serving engine at the given concurrency, without the prefix
- * cache and behind those of all clients. The figures leave out HTTP and clients; `cllm bench` includes them.
+ * `POST /benchmark`: runs requests on the serving engine at the given concurrency, as far as there are slots, without
+ * the prefix cache and behind those of all clients. The figures leave out HTTP and clients; `cllm bench` includes them.
  */
 export async function benchmark(call: CallOf<typeof benchmarkSchema>, native: NativeContext) {
   const { fields: options, clock, signal } = call
