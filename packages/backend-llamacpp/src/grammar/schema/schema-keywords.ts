@@ -105,7 +105,7 @@ export const schemaKeywords = {
   minContains: keyword(count, 'As `minItems`, beside `contains`.'),
   maxContains: keyword(count, 'As `maxItems`, beside `contains`.'),
   minItems: ofArrays(count, 'Up to 100,000.'),
-  maxItems: ofArrays(count, '100,000 at most.'),
+  maxItems: ofArrays(count, 'More counts as 100,000.'),
   uniqueItems: ofArrays(
     z.boolean(),
     'Elements of an `enum`, `const`, boolean or up to 200 integers come once each, in their order. Other elements may repeat: drop duplicates yourself.',
