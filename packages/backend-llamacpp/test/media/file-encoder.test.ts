@@ -66,7 +66,7 @@ t.test('an image of low detail is another one', async (t) => {
   t.equal(low.spans[0]!.length, 10)
   t.notOk(low.tokens.slice(1, -1).some((id) => whole.tokens.includes(id)))
   t.equal(await encode(encoder, { ...image(20), detail: 'low' }), low)
-  const sound = wav(Buffer.alloc(0), { rate: 8000, bits: 8, size: 2 * 8000 })
+  const sound = wav(Buffer.alloc(2 * 8000), { rate: 8000, bits: 8 })
   const heard = { type: 'audio', data: sound.toString('base64'), detail: 'low' } as const
   t.match(await encoder.prepare(heard, ''), { size: 2 }, 'a sound is as long as it is')
 })
