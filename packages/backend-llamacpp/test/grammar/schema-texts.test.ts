@@ -609,6 +609,29 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     [{ regex: '^a+\\d$' }],
     [{ regex: '(' }],
   ],
+  'two patterns, of which one repeats a character, and a length': [
+    {
+      type: 'string',
+      allOf: [{ pattern: '^[a-z]+$' }, { pattern: '^a' }],
+      minLength: 3,
+      maxLength: 5,
+    },
+    ['abc', 'abcde'],
+    ['a', 'ab', 'abcdef'],
+  ],
+  'other names with a pattern and a length': [
+    object(
+      { id: digit },
+      { propertyNames: { pattern: '^[a-z]+$', maxLength: 4 }, additionalProperties: digit },
+    ),
+    [{ id: 1, abcd: 2 }],
+    [{ abcde: 1 }],
+  ],
+  'two formats': [
+    { type: 'string', allOf: [{ format: 'uuid' }, { format: 'uuid4' }] },
+    ['123e4567-e89b-42d3-a456-426614174000'],
+    ['123e4567-e89b-12d3-a456-426614174000'],
+  ],
   'addresses as people write them': [
     object({
       mail: { type: 'string', format: 'email' },

@@ -9,6 +9,8 @@ import { jsonRule } from './json-rules.js'
 import type { Facts } from '../schema/facts.js'
 import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
 
+const anyLength: Amount = { min: 0, max: Infinity }
+
 /** The strings that are allowed as GBNF, or undefined when there is none. */
 export function stringRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
@@ -55,8 +57,9 @@ function untrimmed(writer: GbnfWriter, min: number, max: number): string {
 
 /** The widest strings of a format, where nothing else is said that they do not keep to. */
 function alone(compiler: RuleCompiler, facts: Facts, pointer: string): string | undefined {
-  const [widest, ...narrower] = facts.formats.flatMap(formatPatterns)
-  if (facts.patterns.length > 0 || narrower.length !== 1) return undefined
+  const [widest, narrower] = facts.formats.flatMap(formatPatterns)
+  const isAlone = facts.patterns.length === 0 && facts.formats.length === 1
+  if (!isAlone || narrower === undefined) return undefined
   const lengths = { min: facts.minLength, max: facts.maxLength }
   const spend = compiler.document.budget.at(pointer)
   const make = () => patternRule(compiler.writer, widest!, lengths, spend)
@@ -97,16 +100,19 @@ function insideOf(
       return unlessProblem(rule, () => automatonRule(writer, patterns, { lengths, spend }))
     }
     // what one of them says is not counted
-    const keeps = patterns.some((one) => keepsTo(one, lengths, spend))
-    const counted = keeps ? { min: 0, max: Infinity } : lengths
-    return automatonRule(writer, patterns, { lengths: counted, spend })
+    const counts = min > 0 || max < Infinity
+    const keeps = counts && patterns.some((one) => keepsTo(one, lengths, spend))
+    return automatonRule(writer, patterns, { lengths: keeps ? anyLength : lengths, spend })
   })
 }
 
 /** Whether all texts that match a pattern have such a length by themselves. */
 function keepsTo(pattern: string, lengths: Amount, spend: Spend): boolean {
+  const writer = new GbnfWriter()
+  // a pattern of one repeated character is written with the counts that are asked for
+  const within = (amount: Amount) => patternRule(writer, pattern, amount, spend)
   return unlessProblem(
-    () => patternRule(new GbnfWriter(), pattern, lengths, spend) !== '',
+    () => within(lengths) === within(anyLength),
     () => false,
   )
 }
