@@ -26,6 +26,8 @@ export interface GrammarTokens {
 
 /** Bytes of the sets of tokens that are kept: a string of bounded length has one for each length. */
 const maskBytes = 1.5 * 2 ** 20
+/** What one of them takes beside its bits: the cache has room for all at once. */
+const entryBytes = 100
 /** Characters of forced text for each of the tokens that it may have. */
 const forcedCharacters = 8
 const encoder = new TextEncoder()
@@ -48,7 +50,7 @@ export class TokenGrammar {
     private readonly tokens: GrammarTokens,
   ) {
     this.#graph = new GrammarStacks(rules)
-    this.#masks = new LRUCache({ max: Math.ceil(maskBytes / (1 + tokens.size / 8)) })
+    this.#masks = new LRUCache({ max: Math.ceil(maskBytes / (entryBytes + tokens.size / 8)) })
     this.#namesTokens = rules.kinds.some((kind) => kind >= ElementKind.Token)
   }
 
