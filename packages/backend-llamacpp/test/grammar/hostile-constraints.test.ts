@@ -175,6 +175,20 @@ const refused: readonly (readonly [name: string, OutputConstraint, message: RegE
     jsonSchema({ type: 'string', not: { enum: list(2000, (n) => `v${n * 7919}`) } }),
     /2000 states/,
   ],
+  [
+    'as many states with fewer characters',
+    jsonSchema({
+      type: 'string',
+      maxLength: 60,
+      allOf: [
+        { pattern: '^.*[a-j].{14}$' },
+        {
+          pattern: `^(?:${list(42, (n) => `${String.fromCharCode(0xc0 + n)}+`).join('|')}|[a-z])*$`,
+        },
+      ],
+    }),
+    /2000 states/,
+  ],
   ['a deep pattern', jsonSchema({ type: 'string', pattern: '('.repeat(2e4) }), /nested too deeply/],
 ]
 

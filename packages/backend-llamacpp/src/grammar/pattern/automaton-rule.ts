@@ -11,8 +11,9 @@ const mostStates = 2000
 const stateSteps = 3
 /** Sets of characters with longer texts are rules of their own. */
 const shortSet = 100
-/** Characters that are counted where a pattern may go on for longer, or these where they are too many. */
+/** Characters that are counted where a pattern may go on for longer. */
 const longest = 100
+/** As many are counted where those make too many states. */
 const shorter = 70
 
 /** What {@link automatonRule} is made with. */
@@ -53,14 +54,15 @@ export function automatonRule(
 ): string | undefined {
   const automata = new Automata(patterns, spend)
   const counts = min > 0 || max < Infinity
-  const upTo = (count: number) =>
-    explore(automata, writeSet, { min, max: Math.min(max, Math.max(min, count)) }, spend)
-  const counted = () =>
-    unlessProblem(
-      () => upTo(longest),
-      () => upTo(shorter),
-    )
-  const states = counts ? counted() : upTo(Infinity)
+  const limit = (count: number) => (counts ? Math.min(max, Math.max(min, count)) : Infinity)
+  const upTo = (max: number) => explore(automata, writeSet, { min, max }, spend)
+  const states = unlessProblem(
+    () => upTo(limit(longest)),
+    (problem) => {
+      if (limit(shorter) === limit(longest)) throw problem
+      return upTo(limit(shorter))
+    },
+  )
   markAlive(states)
   return states[0]!.isAlive ? write(writer, states) : undefined
 }
