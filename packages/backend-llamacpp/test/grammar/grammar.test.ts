@@ -249,6 +249,24 @@ const pieces = [
   bytes(0xc0),
 ]
 
+t.test('what a mask took is kept no longer than it is of use', (t) => {
+  const letters = Array.from('abcdefgh')
+  const words = letters.flatMap((a) =>
+    letters.flatMap((b) => letters.flatMap((c) => letters.map((d) => a + b + c + d))),
+  )
+  // what comes next depends on each of the last four letters
+  const ways = letters.map((letter) => `"${letter}" [a-h]{4}`).join(' | ')
+  const grammar = grammarOf(`root ::= "-" [a-h]* (${ways})`, [...words, '-'])
+  const state = grammar.after(grammar.begin(), words.length)!
+  t.equal(listed(grammar.mask(state), words.length + 1).length, words.length)
+  t.ok(state.graph.isFull)
+  t.ok(grammar.begin().graph.size < 100)
+  const next = grammar.after(state, 5)!
+  t.equal(next.graph, grammar.begin().graph, 'the text goes on in the new graph')
+  t.same(grammar.mask(next), grammar.mask(grammar.after(state, 5)!))
+  t.end()
+})
+
 t.test('a mask has the tokens that may come next, however a text came to be', (t) => {
   const texts = array(integer({ min: 0, max: pieces.length - 1 }), { maxLength: 12 })
   let kept = 0

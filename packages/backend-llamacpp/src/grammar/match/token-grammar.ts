@@ -86,10 +86,15 @@ export class TokenGrammar {
     const known = this.#masks.get(place)
     if (known !== undefined) return known
     const mask = new Uint32Array((this.tokens.size + 31) >> 5)
-    addAllowed(graph, this.tokens.trie, place, mask)
+    try {
+      addAllowed(graph, this.tokens.trie, place, mask)
+    } finally {
+      // one mask may take tens of megabytes, which a cached grammar would keep until it is used again
+      this.#renew()
+    }
     if (this.#namesTokens) this.#addNamed(graph, place, mask)
     if (isEnd(place)) for (const token of this.tokens.endOfGeneration) add(mask, token)
-    this.#masks.set(place, mask)
+    if (graph === this.#graph) this.#masks.set(place, mask)
     return mask
   }
 
@@ -136,14 +141,18 @@ export class TokenGrammar {
     return 4 * joined > all
   }
 
-  /** The state in the latest graph, which takes the place of one that has become large. */
+  /** Begins a graph in place of one that has become large. */
+  #renew(): void {
+    if (!this.#graph.isFull) return
+    this.#graph = new GrammarStacks(this.rules)
+    this.#masks.clear()
+  }
+
+  /** The state in the latest graph. */
   #renewed(state: GrammarState): GrammarState {
-    if (state.graph === this.#graph && !state.graph.isFull) return state
-    if (this.#graph.isFull) {
-      this.#graph = new GrammarStacks(this.rules)
-      this.#masks.clear()
-    }
+    this.#renew()
     const graph = this.#graph
+    if (state.graph === graph) return state
     const { stacks, code, left } = state.place
     return { graph, place: graph.place(graph.adopt(state.graph, stacks), code, left) }
   }
