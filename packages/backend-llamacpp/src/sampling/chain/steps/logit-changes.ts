@@ -42,7 +42,7 @@ export function addBiases(
 
 const allOfWord = 0xffff_ffff
 
-/** Leaves only the tokens that can be drawn whose bits are set. */
+/** Of the tokens that can be drawn leaves those whose bits are set. */
 export function allowOnly(logits: Float32Array, mask: Uint32Array): void {
   for (let word = 0, next = 1; word < mask.length; word = next++) {
     const bits = mask[word]!
