@@ -101,10 +101,8 @@ export class ChainSampler extends TokenSampler {
     if (this.#shared === undefined) return undefined
     const address = this.#workspace.context.logitsAddress(index)
     if (address === undefined) return undefined
-    const draw = () =>
-      this.#constraint === undefined
-        ? this.draw(index)
-        : this.#choose(index, this.#bounded, noTokens)
+    const biases = this.#constraint === undefined ? this.#biases : this.#bounded
+    const draw = () => this.#choose(index, biases, noTokens)
     return { sampler: this.#shared, position: this.#position, address, draw }
   }
 
