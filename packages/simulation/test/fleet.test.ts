@@ -64,6 +64,26 @@ t.test('a router that fails ends the simulation, and is named', async (t) => {
   }
 })
 
+t.test('what a router holds without end is asked about when machines report', async (t) => {
+  const idlest: RouterPolicy = {
+    place(_, workers) {
+      const idle = workers.find(({ open }) => open === 0)
+      return idle === undefined ? { holdMs: Infinity } : { worker: idle.id }
+    },
+  }
+  const { results } = await serve(5, { router: () => idlest })
+  t.ok(results.every(({ error, endedAt }) => error === undefined && endedAt !== undefined))
+  const never = serve(2, { router: () => ({ place: () => ({ holdMs: Infinity }) }) })
+  await t.rejects(never, { code: 'policy_failed', message: /^2 requests did not end, and nothing/ })
+  let asked = 0
+  const place: RouterPolicy['place'] = (_, [first]) => {
+    if (asked++ === 2) throw new Error('boom')
+    return asked === 1 ? { worker: first!.id } : { holdMs: Infinity }
+  }
+  const later = serve(2, { router: () => ({ place }) })
+  await t.rejects(later, { code: 'policy_failed', message: 'The router failed: boom' })
+})
+
 t.test('requests are refused when all machines drain', async (t) => {
   const drains = [0, 1].map((machine) => ({ machine, at: 50 }))
   const early = await serve(1, { drains })

@@ -68,7 +68,7 @@ export interface Unplaced {
 /** A front of a simulation: its router, and what it knows of the machines. */
 export class SimulatedFront {
   readonly #table: WorkerTable
-  /** Those that wait for a machine; what the router holds has a timer. */
+  /** Those that wait for what machines report; what the router holds for a time has a timer. */
   readonly #waiting = new Set<Unplaced>()
 
   constructor(
@@ -81,11 +81,11 @@ export class SimulatedFront {
 
   /** A report reached this front. */
   onReport(worker: string, report: WorkerReport): void {
-    this.#table.set(worker, report, this.clock.now())
-    // Those that go on waiting are put back.
-    const waiting = [...this.#waiting]
+    const now = this.clock.now()
+    this.#table.set(worker, report, now)
+    // By timers: the engine that reports would take what a router throws for an observer's defect, and go on.
+    for (const unplaced of this.#waiting) this.clock.at(now, () => this.place(unplaced))
     this.#waiting.clear()
-    for (const unplaced of waiting) this.place(unplaced)
   }
 
   /** A machine takes no new requests any more. */
@@ -114,6 +114,7 @@ export class SimulatedFront {
     if ('worker' in placement) {
       onPlaced(placement.worker, this.#table.place(placement.worker, request, now))
     } else if ('refuse' in placement) onRefused(placement.refuse)
+    else if (placement.holdMs === Infinity) this.#waiting.add(unplaced)
     else this.clock.at(now + Math.max(leastHoldMs, placement.holdMs), () => this.place(unplaced))
   }
 }
