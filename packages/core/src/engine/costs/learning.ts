@@ -18,6 +18,7 @@ const betweenMs = 60_000
 export class Learning implements LoopWork {
   readonly #parts: Readonly<Record<string, Learner>>
   #kept = ''
+  #keeping = Promise.resolve()
   #stop = (): void => {}
 
   constructor(
@@ -54,9 +55,11 @@ export class Learning implements LoopWork {
   async onClose(): Promise<void> {
     this.#stop()
     const text = this.#text()
-    if (text === this.#kept) return
+    // One write after the other, and the end waits for them: the process may end next.
+    if (text !== this.#kept)
+      this.#keeping = this.#keeping.then(() => this.store.keep(JSON.parse(text)))
     this.#kept = text
-    await this.store.keep(JSON.parse(text))
+    await this.#keeping
   }
 
   #text(): string {

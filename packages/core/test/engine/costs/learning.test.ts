@@ -26,11 +26,19 @@ class LearningBackend extends FakeBackend {
 }
 
 /** An engine whose store had `known`. */
-function learning(known: unknown, policy: SchedulerPolicy = firstComeFirstServed) {
+function learning(
+  known: unknown,
+  policy: SchedulerPolicy = firstComeFirstServed,
+  written: Promise<void> = Promise.resolve(),
+) {
   const clock = new SimulatedClock(0)
   const kept: unknown[] = []
   const lines: unknown[] = []
-  const learned: LearnedStore = { known, keep: async (text) => void kept.push(text) }
+  const keep = async (text: unknown): Promise<void> => {
+    kept.push(text)
+    await written
+  }
+  const learned: LearnedStore = { known, keep }
   const logger = { ...silentLogger, debug: (fields: object) => void lines.push(fields) }
   const script = (content: readonly number[]) => 20 + (content.length % 7)
   const stepMs = (batch: readonly { tokens: readonly number[] }[]) => 3 + 2 * batch.length
@@ -94,6 +102,21 @@ t.test('it is kept once a minute', async (t) => {
   await last
   await engine.close()
   t.equal(clock.nextTimer(), undefined, 'and no more when it is closed')
+})
+
+t.test('the end waits for what is being written', async (t) => {
+  let write = (): void => {}
+  const written = new Promise<void>((resolve) => (write = resolve))
+  const { ask, clock, engine, kept } = learning(undefined, firstComeFirstServed, written)
+  await ask()
+  await runUntilIdle(clock, 60_000)
+  let isClosed = false
+  const closed = engine.close().then(() => (isClosed = true))
+  await runUntilIdle(clock)
+  t.equal(isClosed, false)
+  write()
+  await closed
+  t.equal(kept.length, 1)
 })
 
 t.test('what does not fit is left, and the rest is used', async (t) => {
