@@ -218,7 +218,8 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
 export function nextOf(order: Order, state: SchedulerState): Iterable<SequenceView> {
   const next = synchronous(order.next(state), 'next')
   if (typeof next?.[Symbol.iterator] === 'function') return next
-  throw new TypeError(`next: expected an iterable of waiting requests, got ${typeof next}`)
+  const came = next === null ? 'null' : typeof next
+  throw new TypeError(`next: expected an iterable of waiting requests, got ${came}`)
 }
 
 /** The step of the group whose turn it is; where its requests wait for others, of the next one. */

@@ -400,6 +400,11 @@ const brokenOrders: [string, RegExp, OrderDefinition][] = [
     order({ next: () => undefined as never }),
   ],
   [
+    'a next that is null',
+    /next: expected an iterable .*, got null/,
+    order({ next: () => null as never }),
+  ],
+  [
     'the urgent first, without end',
     /tokens of later requests were computed before/,
     order({
