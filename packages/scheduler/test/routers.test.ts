@@ -69,6 +69,7 @@ t.test('the suite finds what is wrong with a router', async (t) => {
     )
     t.ok(failures.length > 0, `${defect.name}: ${failures[0]}`)
     const known = {
+      slow: /it takes [\d.]+ ms/,
       undefined: /place: expected .* got undefined/,
       async: /place returned a promise/,
     }
