@@ -25,8 +25,8 @@ export interface TestPolicyOptions {
    */
   readonly maxIdleMs?: number
   /**
-   * Milliseconds of a plan that admits when 10,000 requests wait; default 2, Infinity: any. The fastest tenth of the
-   * plans counts, which other work on the machine does not disturb. This is for a machine that copies
+   * Milliseconds of a plan that admits when 10,000 requests wait; default 2; with Infinity they are not
+   * timed. The fastest tenth of the plans counts, which other work on the machine does not disturb. This is for a machine that copies
    * the 10,000 and compares them once in 0.15 ms: a slower one gets as much more time.
    */
   readonly maxPlanMs?: number
@@ -69,6 +69,7 @@ export async function testPolicy(
     await check(t, 'starves no request', () => assertNoStarvation(make, bound))
     await check(t, 'admits again what was not given its slot', () => assertReadmits(make))
     await check(t, 'looks at no more than it can admit', () => assertBoundedLooks(make))
+    if (maxPlanMs === Infinity) return
     await check(t, 'admits quickly when thousands wait', () => assertQuick(make, maxPlanMs))
   })
 }

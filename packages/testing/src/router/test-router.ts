@@ -112,12 +112,8 @@ function leavesBusy(
     makeBusy(workers, busy, draw)
     for (let index = 0; index < 50; index++) {
       const placement = ask(router, drawRequest(draw, 100 + index * every), workers)
-      if ('worker' in placement)
-        assert.notEqual(
-          placement.worker,
-          workers.ids[busy],
-          `${placement.worker} is busy, another idle`,
-        )
+      const chosen = 'worker' in placement ? placement.worker : undefined
+      assert.notEqual(chosen, workers.ids[busy], `${chosen} is busy, another idle`)
     }
   }
 }
