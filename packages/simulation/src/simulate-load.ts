@@ -105,8 +105,8 @@ export interface SimulationReport {
  * Serves a load with the real engine and policy on simulated time and a simulated machine. The same
  * load gives the same report.
  *
- * @throws Error when a request never ends, what a policy does wrong, and what `after`, `onToken` or
- *   `onStep` throws, which ends the simulation
+ * @throws `policy_failed` when a request never ends or a router fails, and what `after`, `onToken`, `onStep` or
+ *   `serve` throws, which ends the simulation
  */
 export async function simulateLoad(options: SimulationOptions): Promise<SimulationReport> {
   return await new SimulatedService(options).run()

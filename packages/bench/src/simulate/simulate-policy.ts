@@ -94,7 +94,7 @@ export type SimulationSetup = Omit<SimulateOptions, 'policy' | 'createPolicy' | 
  * Runs a load through the real engine and a policy in simulated time. The same options give the
  * same result, except for `wall_ms`.
  *
- * @throws `policy_failed` when the policy fails
+ * @throws `policy_failed` when a request never ends, or a router or model scheduler fails
  */
 export async function simulatePolicy(options: SimulateOptions): Promise<SimulatedRun> {
   const { machine, load, slo = {}, slots, contextSize, batchSize, machines } = options

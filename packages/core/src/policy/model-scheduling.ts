@@ -56,7 +56,7 @@ export class CheckedModelScheduler implements ModelScheduler {
 /**
  * Checks that a decision can be carried out.
  *
- * @throws `policy_failed` that says what is wrong with it
+ * @throws `policy_failed` that says what is wrong with it; TypeError for a promise
  */
 export function checkModelDecision(decision: ModelDecision, models: readonly ModelView[]): void {
   const expect = (name: string, expected: string, isRight: (model: ModelView) => boolean): void => {

@@ -3,8 +3,9 @@ import type { Clock, EncodedMedia, EncodeJob, MediaEncoder, MediaFile } from '@c
 import { CllmError, extendHash, hashTokens, pause } from '@cllm/core'
 
 /**
- * Encodes images and sounds for a {@link FakeBackend}: any bytes but those of `bad` and none at all are one, and `broken` one that
- * cannot be encoded; of as many vectors as bytes, at most 8, and 2 at low detail. Each vector is one number: its place.
+ * Encodes images and sounds for a {@link FakeBackend}. Any bytes are one, but not `bad` and not none at all; `broken` is
+ * one that cannot be encoded. It has as many vectors as bytes, at most 8, and 2 at low detail. Each vector is one
+ * number: its place.
  */
 export class FakeImages implements MediaEncoder {
   /** What was encoded so far. */

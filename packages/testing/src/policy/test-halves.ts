@@ -109,7 +109,7 @@ export function checkedBatching(batching: Batching): Batching {
     plan(state, next) {
       const read: string[] = []
       const step = batching.plan(state, recorded(next, read))
-      // Of a step that is none, the check of its plan says so.
+      // What is no step at all is found when its plan is checked.
       if (!Array.isArray(step?.admit)) return step
       const { admit } = step
       const [other] = Object.keys(step).filter((key) => !decided.includes(key))

@@ -8,8 +8,8 @@ const [tokenAt, copyAt] = [5, 7]
 const kinds = [...Array<string>(3).fill('decode'), ...Array<string>(6).fill('prefill')]
 
 /**
- * So many copies were seen before their cost is kept for later processes: one that falls into a stall of the machine
- * seems so dear that those would long compute anew what they could copy.
+ * Copies that must be seen before their cost is kept for later processes. A single one that fell into a stall of the
+ * machine would seem so dear that they long computed anew what they could copy.
  */
 const copiesToKeep = 3
 
@@ -93,7 +93,7 @@ export class StepCostModel implements Learner {
     return this.fit.coefficients[copyAt] ?? 0
   }
 
-  /** Its coefficients; of copies the cost that it began with, until enough were seen. */
+  /** Its coefficients. That of copies is the recalled one, or in proportion to tokens, until enough were seen. */
   learned(): readonly number[] | undefined {
     const learned = this.fit.learned()
     if (this.#copies >= copiesToKeep) return learned

@@ -10,7 +10,7 @@ import { ENGINE_COSTS, type EngineCosts } from './engine-costs.js'
 import { workOf } from './pass-costs.js'
 import { firstOf } from '../../defined.js'
 
-/** A queue model is reused for this many milliseconds; requests only join it, and it would grow for ever. */
+/** A queue model is reused for this many milliseconds: as requests only join it, an older one would grow for ever. */
 const freshMs = 20
 /** Weight that the sums over earlier steps keep with each new step. */
 const memory = 0.98
