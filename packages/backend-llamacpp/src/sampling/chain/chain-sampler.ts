@@ -102,7 +102,7 @@ export class ChainSampler extends TokenSampler {
     const address = this.#workspace.context.logitsAddress(index)
     if (address === undefined) return undefined
     const biases = this.#constraint === undefined ? this.#biases : this.#bounded
-    const draw = () => this.#choose(index, biases, noTokens)
+    const draw = () => this.#choose(this.#workspace.context.logits(index)!, biases, noTokens)
     return { sampler: this.#shared, position: this.#position, address, draw }
   }
 
@@ -130,13 +130,14 @@ export class ChainSampler extends TokenSampler {
       throw new CllmError('backend_failed', 'the sampler is used after it was disposed of')
     }
     const { scan, random, candidates, context } = this.#workspace
-    if (context.logits(index) === undefined) return -1
+    const given = context.logits(index)
+    if (given === undefined) return -1
     const history = this.#history
       ? knownTokens(this.#history, position, this.#start, this.#tokens)
       : noTokens
     const holds = constraint?.prepare(position, this.#start, this.#tokens)
     if (ahead !== undefined && constraint?.take(ahead) === true) return ahead
-    let token = this.#choose(index, holds === true ? this.#bounded : this.#biases, history)
+    let token = this.#choose(given, holds === true ? this.#bounded : this.#biases, history)
     // Testing the drawn token alone is the quick way, as node-llama-cpp does it.
     if (constraint?.take(token) === false) {
       allowOnly(scan.logits, constraint.mask())
@@ -153,11 +154,11 @@ export class ChainSampler extends TokenSampler {
   }
 
   /** Draws as if there were no constraint. */
-  #choose(index: number, biases: Biases | undefined, history: readonly TokenId[]): TokenId {
-    const { scan, random, candidates, context } = this.#workspace
+  #choose(given: Float32Array, biases: Biases | undefined, history: readonly TokenId[]): TokenId {
+    const { scan, random, candidates } = this.#workspace
     const { logits } = scan
     random.seed(seedAt(this.#seed, this.#position))
-    logits.set(context.logits(index)!)
+    logits.set(given)
     if (this.#processors.length > 0) {
       // without what is behind the vocabulary's end
       const all = logits.subarray(0, scan.size)
