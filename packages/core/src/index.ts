@@ -32,7 +32,7 @@ export * from './clock.js'
 export * from './policy/model-scheduling.js'
 export * from './plugin/plugin-registry.js'
 export { Catalog, SamplerCatalog, SAMPLERS } from './plugin/definitions.js'
-export { composePolicy, nextOf, synchronous } from './policy/policy-catalog.js'
+export { composePolicy, nextOf } from './policy/policy-catalog.js'
 export * from './engine/speculation/choose-drafts.js'
 export {
   DRAFT_BACKEND,
@@ -91,4 +91,11 @@ export { InputContext } from './engine/input/resolve-request.js'
 export * from './engine/input/volatile-lines.js'
 export { Counters, endState, toRecordedStep } from './engine/report/counters.js'
 export { checkPlan } from './engine/loop/check-plan.js'
-export { checkDefinition, checkHalf, droppedOption, optionProblems } from './plugin/checks.js'
+export {
+  askRouter,
+  checkDefinition,
+  checkHalf,
+  droppedOption,
+  optionProblems,
+  synchronous,
+} from './plugin/checks.js'

@@ -1,4 +1,10 @@
 import type { Definition, ObjectSchema, OptionsSchema } from '../contracts/plugin.js'
+import type {
+  Placement,
+  RoutedRequest,
+  RouterPolicy,
+  WorkerView,
+} from '../contracts/scheduling/decisions.js'
 import { CllmError, messageOf, didYouMean } from '../errors/cllm-error.js'
 
 /** Options as they are given, not checked yet. */
@@ -164,3 +170,48 @@ export function parseOptions<Parts extends readonly Definition<unknown>[]>(
 
 const pick = (given: GivenOptions, names: readonly string[]): GivenOptions =>
   Object.fromEntries(Object.entries(given).filter(([name]) => names.includes(name)))
+
+/**
+ * What a method of a plug-in returned, which is not to be a promise. The rejection of a promise that
+ * nobody waits for would end the process.
+ *
+ * @throws TypeError that names the method
+ */
+export function synchronous<T>(result: T, method: string): T {
+  if (!(result instanceof Promise)) return result
+  result.catch(() => {})
+  throw new TypeError(`${method} returned a promise: it is synchronous`)
+}
+
+/**
+ * Where a router places a request.
+ *
+ * @param views - the workers that may have it, at least one
+ * @throws TypeError that shows an answer that cannot be carried out, and what the router throws
+ */
+export function askRouter(
+  router: RouterPolicy,
+  request: RoutedRequest,
+  views: readonly WorkerView[],
+  now: number,
+): Placement {
+  const answer = synchronous(router.place(request, views, now), 'place')
+  if (isPossible(answer, views)) return answer
+  const expected = '{ worker } of those it was given, { holdMs } from 0, or { refuse } with a text'
+  throw new TypeError(`place: expected ${expected}, instead got ${shown(answer)}`)
+}
+
+/** Whether it can be carried out: a plug-in in plain JavaScript may answer anything. */
+function isPossible(answer: Placement, views: readonly WorkerView[]): boolean {
+  if (typeof answer !== 'object' || answer === null) return false
+  if ('holdMs' in answer) return answer.holdMs >= 0
+  if ('refuse' in answer) return typeof answer.refuse === 'string' && answer.refuse !== ''
+  return views.some(({ id }) => id === answer.worker)
+}
+
+/** An answer of a plug-in, as errors show it. */
+export function shown(answer: unknown): string {
+  if (typeof answer !== 'object' || answer === null) return String(answer)
+  const fields = Object.entries(answer).map(([key, value]) => `${key}: ${String(value)}`)
+  return fields.length === 0 ? '{}' : `{ ${fields.join(', ')} }`
+}

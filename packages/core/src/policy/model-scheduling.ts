@@ -1,15 +1,7 @@
-import type {
-  ModelDecision,
-  ModelScheduler,
-  ModelView,
-  Placement,
-  RoutedRequest,
-  RouterPolicy,
-  WorkerView,
-} from '../contracts/scheduling/decisions.js'
+import type { ModelDecision, ModelScheduler, ModelView } from '../contracts/scheduling/decisions.js'
 import type { Logger } from '../contracts/services.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { synchronous } from './policy-catalog.js'
+import { shown, synchronous } from '../plugin/checks.js'
 import { defineModelScheduler } from '../contracts/plugin.js'
 
 const scheduler: ModelScheduler = {
@@ -64,7 +56,9 @@ export function checkModelDecision(decision: ModelDecision, models: readonly Mod
     const message = `model scheduler: expected ${expected}, instead got ${shown(decision)}`
     throw new CllmError('policy_failed', message)
   }
-  if (Object(synchronous(decision, 'decide')) !== decision) expect('', 'an object', () => false)
+  if (typeof synchronous(decision, 'decide') !== 'object' || decision === null) {
+    return expect('', 'an object', () => false)
+  }
   const isLoaded = ({ state }: ModelView) => state === 'loaded'
   if ('load' in decision) {
     expect(decision.load, 'an unloaded model that is waited for and fits', (model) => {
@@ -78,36 +72,4 @@ export function checkModelDecision(decision: ModelDecision, models: readonly Mod
     const isUsed = (model: ModelView) => isLoaded(model) && model.users > 0
     expect(decision.drain, 'a loaded model in use', isUsed)
   } else if (!(decision.holdMs > 0)) expect('', 'a time above 0', () => false)
-}
-
-/**
- * Where a router places a request.
- *
- * @param views - the workers that may have it, at least one
- * @throws TypeError that shows an answer that cannot be carried out, and what the router throws
- */
-export function askRouter(
-  router: RouterPolicy,
-  request: RoutedRequest,
-  views: readonly WorkerView[],
-  now: number,
-): Placement {
-  const answer = synchronous(router.place(request, views, now), 'place')
-  if (isPossible(answer, views)) return answer
-  const expected = '{ worker } of those it was given, { holdMs } from 0, or { refuse } with a text'
-  throw new TypeError(`place: expected ${expected}, instead got ${shown(answer)}`)
-}
-
-/** Whether it can be carried out: a plug-in in plain JavaScript may answer anything. */
-function isPossible(answer: Placement, views: readonly WorkerView[]): boolean {
-  if (typeof answer !== 'object' || answer === null) return false
-  if ('holdMs' in answer) return answer.holdMs >= 0
-  if ('refuse' in answer) return typeof answer.refuse === 'string' && answer.refuse !== ''
-  return views.some(({ id }) => id === answer.worker)
-}
-
-function shown(answer: unknown): string {
-  if (typeof answer !== 'object' || answer === null) return String(answer)
-  const fields = Object.entries(answer).map(([key, value]) => `${key}: ${String(value)}`)
-  return fields.length === 0 ? '{}' : `{ ${fields.join(', ')} }`
 }

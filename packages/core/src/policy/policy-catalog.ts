@@ -20,6 +20,7 @@ import {
   checkMade,
   optionProblems,
   type GivenOptions,
+  synchronous,
 } from '../plugin/checks.js'
 import type { Batching, Step, Order } from '../contracts/scheduling/decisions.js'
 import { type Requests, StepGroups } from './step-groups.js'
@@ -253,16 +254,4 @@ function withoutVictims(state: SchedulerState, victims: readonly SequenceView[])
 
 function* without(requests: Requests, left: ReadonlySet<string>): Requests {
   for (const request of requests) if (!left.has(request.id)) yield request
-}
-
-/**
- * What a method of a plug-in returned, which is not to be a promise. The rejection of a promise that
- * nobody waits for would end the process.
- *
- * @throws TypeError that names the method
- */
-export function synchronous<T>(result: T, method: string): T {
-  if (!(result instanceof Promise)) return result
-  result.catch(() => {})
-  throw new TypeError(`${method} returned a promise: it is synchronous`)
 }

@@ -56,8 +56,9 @@ export class Learning implements LoopWork {
     this.#stop()
     const text = this.#text()
     // One write after the other, and the end waits for them: the process may end next.
-    if (text !== this.#kept)
+    if (text !== this.#kept) {
       this.#keeping = this.#keeping.then(() => this.store.keep(JSON.parse(text)))
+    }
     this.#kept = text
     await this.#keeping
   }

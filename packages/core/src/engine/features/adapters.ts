@@ -15,7 +15,7 @@ import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
 
 /** The model alone. */
-export const noAdapters: RequestAdapters = { applied: [], key: '' }
+const noAdapters: RequestAdapters = { applied: [], key: '' }
 
 interface Entry {
   readonly info: AdapterInfo

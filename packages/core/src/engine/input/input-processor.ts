@@ -4,7 +4,7 @@ import type { GenerateRequest } from '../../contracts/engine/generate-request.js
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError, takesNone } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import { AdapterTable, noAdapters } from '../features/adapters.js'
+import { AdapterTable } from '../features/adapters.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import { OutputProcessor } from '../requests/output-processor.js'
 import * as parts from '../engine-parts.js'
@@ -123,8 +123,7 @@ export class InputProcessor {
     if (isNew) this.admission.checkCount(others, now)
     const stable = withStableBeginning(given.prompt, context.options.volatileLines)
     const request = stable.prompt === given.prompt ? given : { ...given, prompt: stable.prompt }
-    const { adapters: chosen } = request
-    const adapters = chosen === undefined ? noAdapters : this.adapters.resolve(chosen)
+    const adapters = this.adapters.resolve(request.adapters)
     const complete = resolveRequest(id, request, context, { adapters, now: arrivedAt })
     const admit = (tokens: TokenId[], { media, waited }: Partial<MixedPrompt> = {}): Sequence => {
       const now = clock.now()

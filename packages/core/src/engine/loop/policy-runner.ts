@@ -17,7 +17,7 @@ import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { checkPlan } from './check-plan.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { synchronous } from '../../policy/policy-catalog.js'
+import { synchronous } from '../../plugin/checks.js'
 
 /** The policy that takes over from one that fails. */
 export interface FallbackPolicy {
