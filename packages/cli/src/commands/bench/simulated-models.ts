@@ -1,18 +1,19 @@
 import {
+  checkModelDecision,
   CllmError,
   defined,
   type Engine,
   type EngineStatistics,
   messageOf,
+  type ModelScheduler,
   PluginRegistry,
   pause,
-  silentLogger,
 } from '@cllm/core'
 import { LocalEngineClient, ModelPool, type ModelPoolParts } from '@cllm/host'
 import type { RequestService, ServiceParts } from '@cllm/simulation'
 
 /** Models of a simulation. */
-export interface SimulatedModelsOptions extends Pick<ModelPoolParts, 'scheduler'> {
+export interface SimulatedModelsOptions extends Required<Pick<ModelPoolParts, 'scheduler'>> {
   readonly names: readonly string[]
   /** Milliseconds that the load of a model takes, by its number. */
   readonly loadMs: (index: number) => number
@@ -30,7 +31,7 @@ export class SimulatedModels implements RequestService {
 
   constructor(
     private readonly parts: ServiceParts,
-    { names, loadMs, maxLoaded, ...more }: SimulatedModelsOptions,
+    { names, loadMs, maxLoaded, scheduler }: SimulatedModelsOptions,
   ) {
     const { clock, createEngine } = parts
     const load = async (index: number) => {
@@ -47,11 +48,19 @@ export class SimulatedModels implements RequestService {
     }
     const models = names.map((name, index) => ({ name, load: async () => await load(index) }))
     const options = { maxLoaded, maxWaiting: Number.MAX_SAFE_INTEGER }
-    const error = ({ err: cause }: { readonly err?: unknown }): void => {
-      if (cause !== undefined) this.#failure ??= { cause }
+    // The pool would go on with another scheduler where this one fails.
+    const decide: ModelScheduler['decide'] = (models, now) => {
+      try {
+        const decision = scheduler.policy.decide(models, now)
+        checkModelDecision(decision, models)
+        return decision
+      } catch (cause) {
+        this.#failure ??= { cause }
+        throw cause
+      }
     }
-    const logger = { ...silentLogger, error }
-    this.#pool = new ModelPool({ models, clock, logger, options, ...more })
+    const policy = { ...scheduler, policy: { decide } }
+    this.#pool = new ModelPool({ models, clock, options, scheduler: policy })
   }
 
   get swaps(): number {
