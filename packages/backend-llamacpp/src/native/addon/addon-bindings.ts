@@ -106,24 +106,6 @@ const contextMethods = [
   'dispose',
 ]
 
-const modelMethods = [
-  'tokenize',
-  'detokenize',
-  'getTokenString',
-  'getTokenAttributes',
-  'isEogToken',
-  'getVocabularyType',
-  'shouldPrependBosToken',
-  'tokenBos',
-  'tokenEos',
-  'prefixToken',
-  'suffixToken',
-  'middleToken',
-  'getTrainContextSize',
-  'getTotalParameters',
-  'getTotalSize',
-]
-
 /** @throws CllmError `internal` when the addon lacks an export that is used here */
 export function checkBindings(value: unknown): Bindings {
   const bindings = value as Partial<Bindings> | undefined
@@ -131,12 +113,6 @@ export function checkBindings(value: unknown): Bindings {
   checkMethods('AddonSampler', bindings?.AddonSampler?.prototype, ['applyConfig', 'dispose'])
   checkMethods('bindings', bindings, ['getGgmlType', 'AddonJinjaRenderer'])
   return bindings as Bindings
-}
-
-/** @throws CllmError `internal` when the model lacks a method that is used here */
-export function checkModel(value: unknown): NativeModel {
-  checkMethods('AddonModel', value, modelMethods)
-  return value as NativeModel
 }
 
 function checkMethods(owner: string, value: unknown, names: readonly string[]): void {

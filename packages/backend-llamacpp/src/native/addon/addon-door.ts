@@ -7,7 +7,6 @@ import {
   type Bindings,
   type BoundContext,
   changed,
-  checkModel,
 } from './addon-bindings.js'
 import { ModelContexts, NativeCalls, type NativeContextOptions } from '../native-context.js'
 import type { LoadModelOptions, NativeDoor } from '../native.js'
@@ -48,7 +47,7 @@ async function loadAddonModel(
     useMlock: mlock,
     ignoreMemorySafetyChecks: ignoreMemory,
   })
-  const native = checkModel((model as unknown as { _model?: unknown })._model)
+  const { _model: native } = model as unknown as { readonly _model: NativeModel }
   const { tokenizer } = model.fileInfo.metadata
   const contexts = new ModelContexts<AddonContext>()
   return {
