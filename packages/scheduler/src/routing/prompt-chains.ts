@@ -1,4 +1,4 @@
-import { codesOf, GrowingHash } from '@cllm/core'
+import { codesOf, firstOf, GrowingHash } from '@cllm/core'
 
 /** What a prompt is for a worker. */
 export interface PromptWork {
@@ -35,13 +35,7 @@ export function sumOf(prompts: Iterable<PromptWork>, what: keyof PromptWork): nu
 function sharedBlocks(one: readonly number[], other: readonly number[]): number {
   const most = Math.min(one.length, other.length)
   if (most === 0 || one[0] !== other[0]) return 0
-  let [low, high] = [1, most]
-  while (low < high) {
-    const middle = (low + high + 1) >>> 1
-    if (one[middle - 1] === other[middle - 1]) low = middle
-    else high = middle - 1
-  }
-  return low
+  return firstOf(1, most, (block) => one[block] !== other[block])
 }
 
 /** The most leading blocks of a prompt that one of these prompts shares. */

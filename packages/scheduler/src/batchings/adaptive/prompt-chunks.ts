@@ -1,4 +1,4 @@
-import { type Chunk, type SequenceView, type StepCostModel, LinearFit } from '@cllm/core'
+import { type Chunk, firstOf, LinearFit, type SequenceView, type StepCostModel } from '@cllm/core'
 import { cachedTokens } from '../../kit/ranked-orders.js'
 
 /** What a step computes of a prompt. */
@@ -132,12 +132,11 @@ function stepTokens(
 ): number {
   const stepMs = (tokens: number, before: number): number =>
     costs.predictMs(decodes, [{ tokens, context: before }])
-  let [low, high] = [Math.min(fewestTokens, most), most]
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2)
-    if (stepMs(middle, context) <= ms) low = middle
-    else high = middle - 1
-  }
+  const within = firstOf(
+    Math.min(fewestTokens, most),
+    most,
+    (size) => stepMs(size + 1, context) > ms,
+  )
   const decodeMs = costs.predictMs(decodes, [])
   // Attention costs the same in chunks of any length, and is left out: it reads nothing.
   const delay = (tokens: number): number => {
@@ -145,8 +144,8 @@ function stepTokens(
     return (delayed * (takes - decodeMs) + prompts * takes) / tokens
   }
   // Below this size, a token more costs hardly anything.
-  const fitting = [low]
-  for (let size = costs.tokensBeside(decodes); size < low; size = Math.ceil(size * growth)) {
+  const fitting = [within]
+  for (let size = costs.tokensBeside(decodes); size < within; size = Math.ceil(size * growth)) {
     fitting.push(size)
   }
   fitting.sort((one, other) => one - other)
