@@ -1,3 +1,5 @@
+import { attempt } from '../../errors/cllm-error.js'
+
 /**
  * The seconds of a WAV, MP3 or FLAC file, by what its head says and no less: a decoder takes memory for as much.
  * Undefined for another file, or one that breaks off in its head. What writes WAV to a pipe does not know its length and
@@ -6,14 +8,11 @@
 export function soundLength(file: Uint8Array): number | undefined {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength)
   const mark: Mark = (at) => String.fromCharCode(...file.subarray(at, at + 4))
-  try {
+  // It throws a `RangeError` where the file ends before its head does.
+  return attempt(() => {
     if (mark(0) === 'RIFF' && mark(8) === 'WAVE') return waveLength(view, mark)
-    if (mark(0) === 'fLaC') return flacLength(view)
-    return mp3Length(file, view, mark)
-  } catch {
-    // a `RangeError`: the file ends before its head does
-    return undefined
-  }
+    return mark(0) === 'fLaC' ? flacLength(view) : mp3Length(file, view, mark)
+  })
 }
 
 /** Four letters of the file. */

@@ -1,4 +1,5 @@
 import { entryOf } from '../../../defined.js'
+import { attempt } from '../../../errors/cllm-error.js'
 import type { StateMemorySource } from '../../../contracts/model/states.js'
 
 /** A piece of memory is at most this many times as long as what is put into it. */
@@ -35,11 +36,8 @@ export class StateMemory {
       return new Uint8Array(buffer, 0, bytes)
     }
     const size = sizeFor(bytes)
-    try {
-      return new Uint8Array(this.source?.make(size) ?? new ArrayBuffer(size), 0, bytes)
-    } catch {
-      return undefined
-    }
+    const make = () => this.source?.make(size) ?? new ArrayBuffer(size)
+    return attempt(() => new Uint8Array(make(), 0, bytes))
   }
 
   /**
