@@ -109,9 +109,10 @@ export class SlotCompactor implements LoopWork {
   }
 
   #layoutMs(used: readonly Slot[]): number {
-    const ids: number[] = []
-    for (const { id } of used) ids.push(id)
-    return layoutMs(this.backend, ids)
+    return layoutMs(
+      this.backend,
+      used.map(({ id }) => id),
+    )
   }
 }
 

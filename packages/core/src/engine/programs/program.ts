@@ -111,20 +111,10 @@ export class Program implements ProgramView {
   report(now: number): ProgramReport {
     const { id, tenant, calls, open, servedTokens, keptTokens } = this
     const { promptTokens, cachedTokens, generatedTokens, pauses, pausedMs, tool } = this
-    return {
-      id,
-      tenant,
-      calls,
-      open,
-      servedTokens,
-      keptTokens,
-      promptTokens,
-      cachedTokens,
-      generatedTokens,
-      pauses,
-      pausedMs,
-      ...(this.isPausing(now) && { pausesSinceMs: now - this.pausedAt, ...(tool && { tool }) }),
-    }
+    const usage = { promptTokens, cachedTokens, generatedTokens }
+    const own = { id, tenant, calls, open, servedTokens, keptTokens, ...usage, pauses, pausedMs }
+    if (!this.isPausing(now)) return own
+    return { ...own, pausesSinceMs: now - this.pausedAt, ...(tool && { tool }) }
   }
 }
 

@@ -196,32 +196,19 @@ export class ActivityWatch implements EngineObserver {
     for (const sequence of this.waiting.all()) {
       if (queue.length >= mostWaiting) break
       const { id, tenant, priority, state, arrival, promptTokens, forecast } = sequence
-      queue.push({
-        id,
-        tenant,
-        priority,
-        state,
-        arrival,
-        promptTokens,
-        ...defined({ predictedMs: forecast?.firstTokenMs }),
-        slotInMs: this.predictor.waitMs(queue.length, now),
-        reasons: this.tracker.reasonsOf(id, now),
-      })
+      const more = defined({ predictedMs: forecast?.firstTokenMs })
+      const slotInMs = this.predictor.waitMs(queue.length, now)
+      const reasons = this.tracker.reasonsOf(id, now)
+      const known = { id, tenant, priority, state, arrival, promptTokens }
+      queue.push({ ...known, ...more, slotInMs, reasons })
     }
     const encodeMs = this.lane.waitMs()
     for (const owner of this.lane.requests()) {
       if (queue.length >= mostWaiting) break
       const { id, tenant, priority, arrival } = owner
-      queue.push({
-        id,
-        tenant,
-        priority,
-        arrival,
-        state: 'encoding',
-        promptTokens: 0,
-        slotInMs: encodeMs + this.predictor.waitMs(queue.length, now),
-        reasons: this.lane.waited(owner),
-      })
+      const known = { id, tenant, priority, arrival, state: 'encoding', promptTokens: 0 } as const
+      const slotInMs = encodeMs + this.predictor.waitMs(queue.length, now)
+      queue.push({ ...known, slotInMs, reasons: this.lane.waited(owner) })
     }
     return queue
   }

@@ -1,3 +1,4 @@
+import type { BackendLimits } from '../../contracts/model/backend.js'
 import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Chunk, StepCostModel } from '../costs/pass-costs.js'
 
@@ -5,14 +6,6 @@ import type { Chunk, StepCostModel } from '../costs/pass-costs.js'
 const lengths = [1, 2, 3, 4, 5, 7, 11, 15, 23, 31, 47]
 /** Drafts must promise this many times the tokens per second: costs and acceptance are estimates. */
 const margin = 1.1
-
-/** What a step with drafts must keep to. */
-export interface DraftLimits {
-  /** Most tokens of the step. */
-  readonly batchSize: number
-  /** Most outputs of the step; default: `batchSize`. */
-  readonly outputs?: number
-}
 
 /**
  * Milliseconds before the step of guessing `count` tokens for each of these requests, by their indexes.
@@ -37,7 +30,7 @@ interface Candidate {
 export function chooseDrafts(
   decoding: readonly SequenceView[],
   costs: StepCostModel,
-  limits: DraftLimits,
+  limits: Pick<BackendLimits, 'batchSize' | 'outputs'>,
   guessMs: GuessCosts = () => 0,
 ): readonly number[] {
   const drafts = decoding.map(() => 0)
