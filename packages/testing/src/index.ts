@@ -7,7 +7,6 @@ export {
 } from './engine-client/conformance-engine.js'
 export * from './fakes/fake-backend.js'
 export type { FakeAdapter, FakeAdapters } from './fakes/fake-adapters.js'
-export type { FakeStates } from './fakes/fake-slot.js'
 export type { FakeImages } from './fakes/fake-images.js'
 export type { FakeBackendOptions, FakeOperation, FakeScript, FakeStep } from './fakes/fake-calls.js'
 export { scriptAnswers } from './fakes/fake-model.js'

@@ -164,8 +164,7 @@ export async function checkEmbeddings(driver: BackendDriver): Promise<void> {
       ]
       assertSame(second, first, 'the same vector each time')
     })
-    await checkSeveral(driver)
-    return
+    return await checkSeveral(driver)
   }
   await driver.check('embeds an input beside what is done with slots', async () => {
     if (backend.embed === undefined) return

@@ -8,6 +8,7 @@ import type {
   ModelInfo,
   Sampler,
   SlotId,
+  SlotStates,
   StepResult,
   SamplingParams,
   TokenId,
@@ -21,7 +22,7 @@ import { FakeModel, fakeEmbedding } from './fake-model.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeImages } from './fake-images.js'
-import { FakeSlot, type FakeStates, fakeStates } from './fake-slot.js'
+import { FakeSlot, fakeStates } from './fake-slot.js'
 import { FakeAdapters, adapterProblem, saltOf } from './fake-adapters.js'
 
 /**
@@ -36,7 +37,7 @@ export class FakeBackend implements Backend {
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
-  readonly states: FakeStates
+  readonly states: SlotStates
   readonly adapters?: FakeAdapters
   readonly media?: FakeImages
   readonly layoutMs?: (used: readonly SlotId[]) => number

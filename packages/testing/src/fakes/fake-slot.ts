@@ -57,15 +57,12 @@ interface FakeStatesHost {
   violation(problem: string): never
 }
 
-/** The states of a `FakeBackend`. */
-export type FakeStates = SlotStates
-
 /**
  * Each is a list of 32-bit numbers, the hash of the tokens first and then, unless it is a checkpoint, the tokens; what
  * stands for adapters, if there are any, is at the end. A checkpoint that is restored behind other tokens is a
  * violation.
  */
-export function fakeStates(host: FakeStatesHost): FakeStates {
+export function fakeStates(host: FakeStatesHost): SlotStates {
   return {
     cutsAnywhere: host.keepMultipleOf === 1,
     checkpointNeedsPrefix: true,
