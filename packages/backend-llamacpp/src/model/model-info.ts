@@ -1,5 +1,5 @@
 import { basename } from 'node:path'
-import type { MediaType, ModelInfo } from '@cllm/core'
+import { defined, type MediaType, type ModelInfo } from '@cllm/core'
 import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
 import type { NativeModel } from '../native/native-model.js'
 import type { ChatTemplate } from '../text/chat-template.js'
@@ -57,12 +57,8 @@ export function modelInfo(
       chatTemplate: template.source,
       bosToken: vocabulary.bosText,
       eosToken: vocabulary.eosText,
-      ...(eosTokenId !== undefined && { eosTokenId }),
-      ...(reasoning !== undefined && { reasoning }),
-      ...(pooling !== undefined && { pooling }),
+      ...defined({ eosTokenId, reasoning, pooling, ropeTheta, rmsNormEpsilon }),
       ...(shape.comparesTexts && pairDetails(native)),
-      ...(ropeTheta !== undefined && { ropeTheta }),
-      ...(rmsNormEpsilon !== undefined && { rmsNormEpsilon }),
     },
   }
 }

@@ -74,9 +74,9 @@ function assemble(
   const template = new ChatTemplate(source, jinja, guard, vocabulary, clock)
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
   const samplers = opened.samplers(vocabulary, tokenizer, logger)
-  const { stateful, context, threads, abortable } = opened
+  const { stateful, context } = opened
   const kvUnified = settings.kvUnified === 'on'
-  const { slidingWindow, isRecurrent } = shape
+  const { slidingWindow, isRecurrent, architecture } = shape
   const generates = !shape.looksAhead && stateful?.hasMemory() !== false
   const isPlain = cutsAnywhere(shape)
   // Slots that share their cells share their positions, too.
@@ -90,14 +90,10 @@ function assemble(
     ...(kvTokens !== undefined && { pool: new CellPool(cellsOf(settings), slots) }),
   })
   const { loadAdapter } = loaded
-  const adapters =
-    loadAdapter !== undefined && stateful !== undefined
-      ? new LlamaCppAdapters({ loadAdapter }, stateful, {
-          modelPath,
-          architecture: shape.architecture,
-        })
-      : undefined
+  const base = { modelPath, architecture }
+  const adapters = loadAdapter && stateful && new LlamaCppAdapters({ loadAdapter }, stateful, base)
   return new LlamaCppBackend({
+    ...opened,
     model: modelInfo(model, settings, vocabulary, template, encoder?.types),
     limits: limitsOf(llama, loaded, settings),
     capabilities: {
@@ -112,15 +108,11 @@ function assemble(
     canShift,
     tokenizer,
     vocabulary,
-    context,
     cells,
     adapters,
     encoder,
-    stateful,
     states: openStates(opened, cells, shape, settings, loaded),
     samplers,
-    threads,
-    abortable,
     kvUnified,
     tile: tileOf(llama, settings),
     embedder: new Embedder(

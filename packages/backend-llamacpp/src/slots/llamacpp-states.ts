@@ -26,8 +26,7 @@ export class LlamaCppStates implements SlotStates {
   }
 
   async key(): Promise<string> {
-    this.#key ??= this.parts.key()
-    return await this.#key
+    return await (this.#key ??= this.parts.key())
   }
 
   canCut(slot: SlotId, length: number): boolean {

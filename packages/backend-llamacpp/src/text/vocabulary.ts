@@ -118,7 +118,10 @@ export class Vocabulary {
       maxTokenBytes = Math.max(maxTokenBytes, most)
     }
     this.texts = texts.all
-    this.maxTokenBytes = this.#collapses() ? Infinity : maxTokenBytes
+    // Any amount of text can become one token of these.
+    const { WordPiece, Unigram } = VocabularyType
+    const collapses = this.#type === WordPiece || this.#type === Unigram
+    this.maxTokenBytes = collapses ? Infinity : maxTokenBytes
     this.joined = joined.found
     this.markStarts = new Set([...starts].filter((character) => !notStarts.has(character)))
     this.controlTokens = controlTokens
@@ -182,11 +185,6 @@ export class Vocabulary {
       }
       joined.add(next!, spelled ?? next!)
     }
-  }
-
-  /** Whether any amount of text can become one token. */
-  #collapses(): boolean {
-    return this.#type === VocabularyType.WordPiece || this.#type === VocabularyType.Unigram
   }
 
   /** Some byte-pair vocabularies (Gemma 4's) are written in plain text all the same. */

@@ -30,16 +30,14 @@ export interface SchemaKeyword {
   readonly of?: ValueType | undefined
 }
 
-const keyword = <Value extends z.ZodType>(value: Value, note: string, of?: ValueType) => {
-  return { value, note, of }
+const keywordOf = (of?: ValueType) => {
+  return <Value extends z.ZodType>(value: Value, note: string) => ({ value, note, of })
 }
-const ofObjects = <Value extends z.ZodType>(value: Value, note: string) =>
-  keyword(value, note, 'object')
-const ofArrays = <Value extends z.ZodType>(value: Value, note: string) =>
-  keyword(value, note, 'array')
-const ofStrings = <Value extends z.ZodType>(value: Value, note: string) =>
-  keyword(value, note, 'string')
-const ofNumbers = (value: z.ZodNumber, note: string) => keyword(value, note, 'number')
+const keyword = keywordOf()
+const ofObjects = keywordOf('object')
+const ofArrays = keywordOf('array')
+const ofStrings = keywordOf('string')
+const ofNumbers = keywordOf('number')
 
 const formatNames = Object.keys(formats)
   .map((name) => `\`${name}\``)

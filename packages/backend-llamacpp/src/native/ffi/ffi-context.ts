@@ -256,8 +256,7 @@ export class FfiContext implements LogitsContext {
 
   /** Waits for a forward pass that is under way. */
   async dispose(): Promise<void> {
-    this.#freed ??= this.#free()
-    await this.#freed
+    await (this.#freed ??= this.#free())
   }
 
   async #free(): Promise<void> {

@@ -13,7 +13,8 @@ const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
 export class FfiModel implements NativeModel {
   readonly vocabularySize: number
   readonly #ownVocabulary: Pointer
-  #isClosed = false
+  /** Whether llama.cpp may not be asked anything about it any more. */
+  isClosed = false
 
   constructor(
     private readonly functions: NativeFunctions,
@@ -39,12 +40,7 @@ export class FfiModel implements NativeModel {
   }
 
   #checkOpen(): void {
-    if (this.#isClosed) throw new Error('the model was disposed of')
-  }
-
-  /** Whether llama.cpp may not be asked anything about it any more. */
-  get isClosed(): boolean {
-    return this.#isClosed
+    if (this.isClosed) throw new Error('the model was disposed of')
   }
 
   /** @throws RangeError for a token that it does not have */
@@ -118,10 +114,8 @@ export class FfiModel implements NativeModel {
   pairFormat(): NativePairFormat {
     const functions = this.functions
     const vocabulary = this.#vocabulary
-    const [eos, sep] = [
-      functions.llama_vocab_eos(vocabulary),
-      functions.llama_vocab_sep(vocabulary),
-    ]
+    const eos = functions.llama_vocab_eos(vocabulary)
+    const sep = functions.llama_vocab_sep(vocabulary)
     const end = eos >= 0 ? eos : sep
     const ends = functions.llama_vocab_get_add_eos(vocabulary) && end >= 0 ? [end] : []
     const separates = functions.llama_vocab_get_add_sep(vocabulary) && sep >= 0 ? [sep] : []
@@ -131,7 +125,7 @@ export class FfiModel implements NativeModel {
 
   /** From here on every use of it throws. */
   close(): void {
-    this.#isClosed = true
+    this.isClosed = true
   }
 
   /** Once, after {@link close}: when nothing that was made of it is there any more. */
