@@ -188,7 +188,12 @@ function reportOfEncoding(
   const queueMs = now - arrival
   const none = { preemptions: 0, prefillChunks: 0, prefillMs: 0, decodeMs: 0 }
   return {
-    ...{ id, state: 'encoding', arrival, priority, tenant, ...defined({ session }) },
+    id,
+    state: 'encoding',
+    arrival,
+    priority,
+    tenant,
+    ...defined({ session }),
     usage: { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 },
     timings: { queueMs, firstTokenMs: queueMs, totalMs: queueMs, ...none },
     timeline: [{ type: 'waited', atMs: since - arrival, untilMs: queueMs, reasons }],
