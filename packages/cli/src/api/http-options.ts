@@ -159,15 +159,8 @@ function bodyLimitOf(config: CllmConfig, encodes: boolean): number {
 }
 
 function readTls(certFile: string, keyFile: string) {
-  const read = (file: string) =>
-    orInvalid(
-      () => readFileSync(file),
-      (reason) => `a TLS file cannot be read: ${reason}`,
-    )
+  const read = (file: string) => orInvalid(() => readFileSync(file), 'a TLS file cannot be read')
   const tls = { cert: read(certFile), key: read(keyFile) }
-  orInvalid(
-    () => createSecureContext(tls),
-    (reason) => `${certFile} and ${keyFile} cannot be used for TLS: ${reason}`,
-  )
+  orInvalid(() => createSecureContext(tls), `${certFile} and ${keyFile} cannot be used for TLS`)
   return tls
 }

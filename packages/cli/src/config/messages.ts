@@ -19,14 +19,16 @@ export const suggestion = (name: string, candidates: Iterable<string>): string =
 /**
  * What an action returns.
  *
- * @param problem - the message when it throws, for its reason
+ * @param problem - the message when it throws, before its reason
+ * @param advice - what the message says behind the reason; default: nothing
  * @throws `invalid_configuration`
  */
-export function orInvalid<T>(action: () => T, problem: (reason: string) => string): T {
+export function orInvalid<T>(action: () => T, problem: string, advice = ''): T {
   try {
     return action()
   } catch (cause) {
-    throw new CllmError('invalid_configuration', problem(reasonOf(cause)), { cause })
+    const message = `${problem}: ${reasonOf(cause)}${advice}`
+    throw new CllmError('invalid_configuration', message, { cause })
   }
 }
 

@@ -79,15 +79,9 @@ export const resolveTemplate = (template: string | null, folder: string): string
 export const readChatTemplate = (template: string | null = null): string | undefined => {
   if (template === null || isInlineTemplate(template) || isPlainTemplate(template))
     return template ?? undefined
-  return (
-    namedTemplate(template) ??
-    orInvalid(
-      () => readFileSync(template, 'utf8'),
-      (reason) =>
-        `model.chat_template: ${template} is neither a Jinja template nor a file with one, nor one of ` +
-        `${templateNames.join(', ')}: ${reason}`,
-    )
-  )
+  const names = templateNames.join(', ')
+  const problem = `model.chat_template: ${template} is neither a Jinja template nor a file with one, nor one of ${names}`
+  return namedTemplate(template) ?? orInvalid(() => readFileSync(template, 'utf8'), problem)
 }
 
 /** Of `NAME=PATH[:SCALE]`. */

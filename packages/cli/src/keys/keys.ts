@@ -9,7 +9,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { CllmError, type Logger } from '@cllm/core'
+import { attempt, CllmError, type Logger } from '@cllm/core'
 import {
   type ApiKey,
   hashKey,
@@ -29,12 +29,9 @@ import { withLock } from '../models/fetch/file-lock.js'
  * @throws `invalid_configuration` for a file that is missing or not a key file
  */
 export function readKeyFile(file: string): readonly ApiKey[] {
-  const text = orInvalid(
-    () => readFileSync(file, 'utf8'),
-    (reason) =>
-      `the keys cannot be read: ${reason}. \`cllm keys add NAME --api-keys FILE\` writes them`,
-  )
-  return parseKeys(text, file)
+  const advice = '. `cllm keys add NAME --api-keys FILE` writes them'
+  const read = () => readFileSync(file, 'utf8')
+  return parseKeys(orInvalid(read, 'the keys cannot be read', advice), file)
 }
 
 /**
@@ -81,14 +78,11 @@ export function takeRights(
   chown = chownSync,
 ): void {
   const own = statSync(file)
-  const takes = (owner: number): boolean => {
-    try {
+  const takes = (owner: number): boolean =>
+    attempt(() => {
       if (own.uid !== owner || own.gid !== gid) chown(file, owner, gid)
       return true
-    } catch {
-      return false
-    }
-  }
+    }, false)
   // Only root may set the owner; a member may set the group.
   const hasGroup = takes(uid) || takes(own.uid)
   chmodSync(file, mode & (hasGroup ? 0o777 : 0o707))

@@ -1,6 +1,6 @@
 import { mkdirSync, openSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
-import type { Logger } from '@cllm/core'
+import { attempt, type Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
 import pino from 'pino'
 import type { CllmConfig } from '../config/options/schema.js'
@@ -101,7 +101,7 @@ export class LogLines {
       mkdirSync(dirname(file), { recursive: true })
       return new LogLines(openSync(file, 'a'))
     }
-    return orInvalid(open, (reason) => `the log file cannot be opened: ${reason}`)
+    return orInvalid(open, 'the log file cannot be opened')
   }
 
   write(line: string): void {
@@ -128,11 +128,8 @@ export class LogLines {
     if (this.#isFailing) return
     this.#isFailing = true
     if (this.fd === standardError) return
-    try {
-      this.writeBytes(standardError, Buffer.from(`lines of the log are lost: ${reason}\n`))
-    } catch {
-      // Nobody can be told.
-    }
+    const told = Buffer.from(`lines of the log are lost: ${reason}\n`)
+    attempt(() => this.writeBytes(standardError, told)) // else nobody can be told
   }
 }
 

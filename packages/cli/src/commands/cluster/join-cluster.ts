@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { RedisBus, ClusterDirectory, ClusterFront, RedisStates, sharedCounter } from '@cllm/cluster'
-import { type Logger, CllmError } from '@cllm/core'
+import { type Logger, CllmError, defined } from '@cllm/core'
 import { AdapterSet, NamedModels } from '@cllm/host'
 import { limitWindowSeconds } from '@cllm/http-koa'
 import { orInvalid } from '../../config/messages.js'
@@ -22,16 +22,9 @@ export async function connectBus(
   { url, ca }: CllmConfig['cluster'],
   logger?: Logger,
 ): Promise<RedisBus> {
-  return await RedisBus.connect({
-    url: url ?? '',
-    ...(ca !== null && {
-      ca: orInvalid(
-        () => readFileSync(ca, 'utf8'),
-        (reason) => `--cluster-ca: the file cannot be read: ${reason}`,
-      ),
-    }),
-    ...(logger && { logger }),
-  })
+  const read = () => (ca === null ? undefined : readFileSync(ca, 'utf8'))
+  const authority = orInvalid(read, '--cluster-ca: the file cannot be read')
+  return await RedisBus.connect({ url: url ?? '', ...defined({ ca: authority, logger }) })
 }
 
 /** {@link connectBus}, and closes it after use. */

@@ -35,7 +35,7 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
     throw wrong('models.served: a worker serves one model, which --model names')
   }
   // One that was killed left it: probes would take this worker for ready while it loads its model.
-  if (readyFile !== null) orInvalid(() => rmSync(readyFile, { force: true }), unusable('removed'))
+  if (readyFile !== null) orInvalid(() => rmSync(readyFile, { force: true }), `${unusable} removed`)
   const parts = await prepareServing(loaded, io, true)
   const { logger } = parts
   // A cluster that is not there is told before a model is fetched.
@@ -108,7 +108,7 @@ const everyMs = 5000
 function keepReadyFile(file: string | null): () => void {
   if (file === null) return () => {}
   const write = () => writeFileSync(file, '')
-  orInvalid(write, unusable('written'))
+  orInvalid(write, `${unusable} written`)
   // Where it cannot be written it grows old, which is what it is for.
   const timer = setInterval(() => attempt(write), everyMs)
   timer.unref()
@@ -118,5 +118,4 @@ function keepReadyFile(file: string | null): () => void {
   }
 }
 
-const unusable = (done: string) => (reason: string) =>
-  `--ready-file: the file cannot be ${done}: ${reason}`
+const unusable = '--ready-file: the file cannot be'

@@ -30,10 +30,7 @@ folder's name; the kind is ${kinds.join(', ')}.`,
       'package.json': json({ name, private: true, type: 'module' }),
       'jsconfig.json': json(editorSettings()),
     }
-    orInvalid(
-      () => mkdirSync(folder),
-      (reason) => `folder: ${reason}`,
-    )
+    orInvalid(() => mkdirSync(folder), 'folder')
     for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text)
     const file = isAbsolute(folder) ? join(folder, `${name}.js`) : `./${join(folder, `${name}.js`)}`
     io.stdout.write(

@@ -93,7 +93,7 @@ function checkFiles({ config }: LoadedConfig): void {
         if (statSync(path).isDirectory())
           throw new Error(`expected a GGUF file, ${path} is a folder`)
       }
-      orInvalid(look, (reason) => `engine.lora: the adapter ${name} cannot be read: ${reason}`)
+      orInvalid(look, `engine.lora: the adapter ${name} cannot be read`)
     }
   }
 }

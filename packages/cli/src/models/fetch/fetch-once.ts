@@ -66,8 +66,8 @@ export async function fetchOnce<Options extends FetchOnceOptions>(
     mkdirSync(cacheFolder, { recursive: true })
     accessSync(cacheFolder, constants.W_OK)
   }
-  const advice = 'CLLM_CACHE names another one'
-  orInvalid(make, (reason) => `cannot write to the folder for downloads: ${reason}; ${advice}`)
+  const advice = '; CLLM_CACHE names another one'
+  orInvalid(make, 'cannot write to the folder for downloads', advice)
   const onWait = () => onProgress({ kind: 'waiting', model })
   return await withLock(path, { signal, onWait, staleMs }, async (signal) => {
     const fetched = await find() // by another process meanwhile
