@@ -20,6 +20,7 @@ import {
   PartQueue,
   SLOT_ACTIONS,
   TOKENIZER,
+  attempt,
   cancelled,
   checkTokens,
   defined,
@@ -136,11 +137,7 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 function pieceOf(tokenizer: Tokenizer, token: TokenId): string | number[] {
   const bytes = tokenizer.bytesOf?.(token)
   if (bytes === undefined) return tokenizer.decode([token])
-  try {
-    return utf8.decode(bytes)
-  } catch {
-    return [...bytes]
-  }
+  return attempt(() => utf8.decode(bytes)) ?? [...bytes]
 }
 
 /** An engine in this process. */

@@ -7,6 +7,7 @@ import {
   type ModelPreset,
   type ModelStatus,
   type OpenOptions,
+  attempt,
   CllmError,
   entryOf,
   type AdapterInfo,
@@ -182,11 +183,7 @@ export class NamedModels implements ClosableDirectory, ServedNames {
   }
 
   #known(id: string | undefined): string | undefined {
-    try {
-      return this.models.nameOf(id)
-    } catch {
-      return undefined
-    }
+    return attempt(() => this.models.nameOf(id))
   }
 
   #ensureLoads(): void {
@@ -196,9 +193,10 @@ export class NamedModels implements ClosableDirectory, ServedNames {
 }
 
 /** Finds the adapters of models by their names; a model that has none gets a set. */
-export function adapterSets(known = new Map<string, AdapterSet>()): (model: string) => AdapterSet {
-  return (model) => entryOf(known, model, () => new AdapterSet())
-}
+export const adapterSets =
+  (known = new Map<string, AdapterSet>()) =>
+  (model: string): AdapterSet =>
+    entryOf(known, model, () => new AdapterSet())
 
 /**
  * The adapters that every engine of a model is to have, one after the other: those that it is

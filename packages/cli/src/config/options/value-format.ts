@@ -1,4 +1,5 @@
 import { attempt } from '@cllm/core'
+import type { PluginEntry } from '@cllm/host'
 
 /** The values that a setting accepts, and how they are written as text. */
 export interface ValueFormat<T> {
@@ -48,12 +49,11 @@ export const splitAtCommas = (text: string): string[] =>
 /** Whether the format accepts the value. */
 export const accepts = (format: ValueFormat<unknown>, value: unknown): boolean => {
   const check: (value: unknown) => void = format
-  try {
+  const isRight = () => {
     check(value)
     return true
-  } catch {
-    return false
   }
+  return attempt(isRight, false)
 }
 
 const rangeText = (minimum: number, maximum: number) =>
@@ -190,13 +190,6 @@ export const readPair = (text: string): readonly [name: string, value: string] |
   return name === undefined || value === undefined ? undefined : [name.trim(), value.trim()]
 }
 
-/** A plugin to load. */
-export interface PluginEntry {
-  /** Package name, or a path that starts with `./`, `../` or `/`. */
-  readonly use: string
-  readonly options: Readonly<Record<string, unknown>>
-}
-
 const isPluginEntry = (value: unknown): boolean =>
   isRecord(value) &&
   isText(value['use']) &&
@@ -204,7 +197,7 @@ const isPluginEntry = (value: unknown): boolean =>
   Object.keys(value).every((key) => key === 'use' || key === 'options')
 
 /** A list of plugin names or `{ use, options }`; written as text, names separated by commas. */
-export const plugins = (): ValueFormat<readonly PluginEntry[]> =>
+export const plugins = (): ValueFormat<readonly Required<PluginEntry>[]> =>
   format(
     'a list of plugin names or of { use, options }',
     (value) => Array.isArray(value) && value.every(isPluginEntry),
