@@ -77,9 +77,8 @@ async function readStart(path: string, expected: string): Promise<Buffer> {
 }
 
 /** Whether there is something at a path. */
-export async function exists(path: string): Promise<boolean> {
-  return (await stat(path).catch(() => undefined)) !== undefined
-}
+export const exists = async (path: string): Promise<boolean> =>
+  (await stat(path).catch(() => undefined)) !== undefined
 
 /** The name of a projector that is fetched with a model's file. */
 export const projectorName = (model: string): string => `mmproj-${basename(model)}`

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { constants, setPriority } from 'node:os'
 import { createInterface } from 'node:readline'
+import { killTree } from '@cllm/bench'
 import { attempt } from '@cllm/core'
 import type { ProgramResult, RunProgram } from '@cllm/backend-llamacpp/native-build'
 import { threadPool } from '../../engine/available.js'
@@ -59,11 +60,10 @@ const keptOutput = 65_536
 export function programRunner(env: NodeJS.ProcessEnv): RunProgram {
   return async (program, args, { signal, onLine }): Promise<ProgramResult> => {
     signal.throwIfAborted()
-    const isWindows = process.platform === 'win32'
     const child = spawn(program, args, {
       env: { ...env, LC_ALL: 'C' },
       stdio: ['ignore', 'pipe', 'pipe'],
-      detached: !isWindows,
+      detached: process.platform !== 'win32',
       windowsHide: true,
     })
     let output = ''
@@ -74,11 +74,7 @@ export function programRunner(env: NodeJS.ProcessEnv): RunProgram {
       })
     }
     const { pid } = child
-    const stop = (): void => {
-      if (pid === undefined) return
-      if (isWindows) spawn('taskkill', ['/pid', String(pid), '/t', '/f'], { stdio: 'ignore' })
-      else attempt(() => process.kill(-pid, 'SIGKILL')) // the group may have ended
-    }
+    const stop = (): void => killTree(pid, 'SIGKILL')
     signal.addEventListener('abort', stop, { once: true })
     const hasEnded = killAtExit(stop)
     try {

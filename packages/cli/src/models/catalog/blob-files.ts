@@ -6,6 +6,7 @@ import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { CllmError } from '@cllm/core'
 import type { BlobStore } from '@cllm/http-koa'
+import { exists } from '../model-files.js'
 
 /** Bytes of all files together. */
 const defaultLimitBytes = 64 * 2 ** 30
@@ -23,7 +24,7 @@ export class BlobFiles implements BlobStore {
   ) {}
 
   async has(digest: string): Promise<boolean> {
-    return (await stat(this.#pathOf(digest)).catch(() => undefined)) !== undefined
+    return await exists(this.#pathOf(digest))
   }
 
   /**

@@ -1,4 +1,4 @@
-import { rm, stat } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import type { ModelPool } from '@cllm/host'
@@ -8,7 +8,7 @@ import type { LoadedConfig } from '../../config/load-config.js'
 import { modelsFolder } from '../cache-folder.js'
 import { catalog, type CatalogEntry, findEntry } from './catalog.js'
 import type { FetchProgress } from '../fetch/fetch-once.js'
-import { projectorName } from '../model-files.js'
+import { exists, projectorName } from '../model-files.js'
 import { resolveModel } from '../resolve-model.js'
 import { availableMemory } from '../../engine/available.js'
 import { BlobFiles, withoutPath } from './blob-files.js'
@@ -84,7 +84,7 @@ export class CatalogStore implements ModelStore {
       throw new CllmError('unsupported', message)
     }
     const file = join(this.#folder, entry.file)
-    if ((await stat(file).catch(() => undefined)) === undefined) throw this.#notFound(name)
+    if (!(await exists(file))) throw this.#notFound(name)
     for (const served of this.pool.list()) {
       const spec = this.sources.specs.get(served) ?? ''
       const path = this.pool.status(served).info?.model.path

@@ -41,9 +41,8 @@ export interface Sizes {
 }
 
 /** Bytes of a model with this many slots of this many tokens each. */
-export function memoryFor(shape: ModelShape, slots: number, contextSize: number): number {
-  return planMemory(shape, { ...usualMemory, slots, contextSize }).total
-}
+export const memoryFor = (shape: ModelShape, slots: number, contextSize: number): number =>
+  planMemory(shape, { ...usualMemory, slots, contextSize }).total
 
 /** Tokens per slot where nothing is set, as the backend has it. */
 const usualContext = 4096

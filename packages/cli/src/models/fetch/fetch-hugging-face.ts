@@ -214,10 +214,8 @@ async function askPublished(uri: string, access: HubAccess): Promise<Published> 
 export function partsOf(first: string): readonly string[] {
   const [, stem, count] = /^(.*)-00001-of-(\d{5})\.gguf$/.exec(first) ?? []
   if (stem === undefined) return [first]
-  return Array.from(
-    { length: Number(count) },
-    (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${count}.gguf`,
-  )
+  const numbers = Array.from({ length: Number(count) }, (_, index) => String(index + 1))
+  return numbers.map((number) => `${stem}-${number.padStart(5, '0')}-of-${count}.gguf`)
 }
 
 async function hashOf(path: string, access: HubAccess): Promise<ExpectedFile | undefined> {

@@ -152,9 +152,7 @@ async function isStolen(folder: string, time: number, staleMs: number): Promise<
   return isStale
 }
 
-async function timeOf(folder: string): Promise<number> {
-  return (await stat(folder)).mtimeMs
-}
+const timeOf = async (folder: string): Promise<number> => (await stat(folder)).mtimeMs
 
 function unlessMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error
