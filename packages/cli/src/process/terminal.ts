@@ -33,14 +33,6 @@ export function terminalBar(output: Output, format: string, options: CliProgress
   return new SingleBar(own, Presets.shades_classic)
 }
 
-/** Shows how far something is. */
-interface Meter {
-  /** @param values - what the bar's format names besides the usual */
-  readonly update: (done: number, total: number, values?: Readonly<Record<string, string>>) => void
-  /** Ends it, and restores the terminal; what is updated later is another. */
-  readonly stop: () => void
-}
-
 /**
  * A bar on a terminal, elsewhere a line now and then.
  *
@@ -52,11 +44,12 @@ export function meterOn(
   format: string,
   parts: number,
   line: (percent: number, total: number) => string,
-): Meter {
+) {
   let bar: CliProgress.SingleBar | undefined
   let told = 0
   return {
-    update(done, total, values) {
+    /** @param values - what the bar's format names besides the usual */
+    update(done: number, total: number, values?: Readonly<Record<string, string>>): void {
       if (output.isTTY !== true) {
         const now = total === 0 ? 0 : Math.floor((done / total) * parts)
         if (now > told) output.write(`${line((100 / parts) * now, total)}\n`)
@@ -67,7 +60,8 @@ export function meterOn(
         bar.start(total, done, values)
       }
     },
-    stop() {
+    /** Ends it, and restores the terminal; what is updated later is another. */
+    stop: (): void => {
       bar?.stop()
       bar = undefined
       told = 0

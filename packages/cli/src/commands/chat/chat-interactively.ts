@@ -95,7 +95,7 @@ class MultiLine {
 async function mcpTools(
   client: ServerClient,
   signal: AbortSignal,
-  terminal: Pick<ChatTerminal, 'consent'>,
+  terminal: Pick<ReturnType<typeof chatTerminal>, 'consent'>,
 ): Promise<Tools> {
   const { data } = (await client.get('/mcp/tools', signal)) as {
     readonly data: readonly { name: string; description: string; parameters: object }[]
@@ -121,27 +121,12 @@ async function mcpTools(
   }
 }
 
-/** Where lines are typed, and what Ctrl-C does there. */
-interface ChatTerminal {
-  /** The next line; undefined when the input ends or somebody leaves. */
-  line(prompt: string): Promise<string | undefined>
-  /** Asks in the middle of an answer; lines that were typed before are no answer to it. */
-  consent(question: string): Promise<boolean>
-  /**
-   * Runs something that Ctrl-C stops, by aborting the signal. What is typed meanwhile is not shown;
-   * whole lines are the next ones.
-   */
-  stoppable(run: (signal: AbortSignal) => Promise<void>): Promise<void>
-  close(): void
-}
-
-/** Reads lines from a terminal, with history and editing. */
-function chatTerminal(
-  input: Input,
-  output: Output,
-  /** Called for Ctrl-C in the middle of an input of several lines. */
-  onDrop: () => void,
-): ChatTerminal {
+/**
+ * Reads lines from a terminal, with history and editing.
+ *
+ * @param onDrop - called for Ctrl-C in the middle of an input of several lines
+ */
+function chatTerminal(input: Input, output: Output, onDrop: () => void) {
   let isMuted = false
   const echo = new Writable({
     write(chunk: Buffer, _, done) {
@@ -185,14 +170,15 @@ function chatTerminal(
       onDrop()
       reader.write(null, { ctrl: true, name: 'u' })
       output.write('\n')
-      reader.setPrompt('>>> ')
+      reader.setPrompt(prompt)
       reader.prompt()
     }
   })
-  const terminal: ChatTerminal = {
-    async line(prompt) {
-      isOpen = prompt !== '>>> '
-      reader.setPrompt(prompt)
+  return {
+    /** The next line; undefined when the input ends or somebody leaves. */
+    async line(beginning: string): Promise<string | undefined> {
+      isOpen = beginning !== prompt
+      reader.setPrompt(beginning)
       if (!isClosed) reader.prompt()
       while (lines.length === 0) {
         if (isClosed) {
@@ -203,17 +189,22 @@ function chatTerminal(
       }
       return lines.shift()
     },
-    async consent(question) {
+    /** Asks in the middle of an answer; lines that were typed before are no answer to it. */
+    async consent(question: string): Promise<boolean> {
       const typed = lines.splice(0)
       isMuted = false
       isAsking = true
-      const answer = await terminal.line(`${question} [y/N] `)
+      const answer = await this.line(`${question} [y/N] `)
       isAsking = false
       isMuted = stop !== undefined
       lines.unshift(...typed)
       return /^\s*y(es)?\s*$/i.test(answer ?? '')
     },
-    async stoppable(run) {
+    /**
+     * Runs something that Ctrl-C stops, by aborting the signal. What is typed meanwhile is not shown;
+     * whole lines are the next ones.
+     */
+    async stoppable(run: (signal: AbortSignal) => Promise<void>): Promise<void> {
       const controller = new AbortController()
       stop = () => controller.abort()
       isMuted = true
@@ -226,5 +217,4 @@ function chatTerminal(
     },
     close: () => reader.close(),
   }
-  return terminal
 }
