@@ -108,10 +108,8 @@ export class SlotFolder implements SlotFiles {
   async read(filename: string, check: (head: StateHead) => void) {
     const path = this.#path(filename)
     const { size: bytes } = await usable(filename, stat(path))
-    const { bytes: length, ...head } = await usable(
-      filename,
-      slotThread.run('read', path, this.#secret),
-    )
+    const reading = slotThread.run('read', path, this.#secret)
+    const { bytes: length, ...head } = await usable(filename, reading)
     check(head)
     const data = new Uint8Array(new SharedArrayBuffer(length))
     await usable(filename, readStateFile(path, data, this.#secret, slotThread))

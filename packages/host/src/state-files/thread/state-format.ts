@@ -23,13 +23,8 @@ export interface ReadHead extends StateHead {
   readonly usedAt?: number
 }
 
-interface Fields {
-  readonly key: string
-  readonly scope: string
-  readonly partial: boolean
-  readonly tokens: number
-  readonly bytes: number
-}
+/** What a head says of a state, with the number of its tokens in place of them. */
+type Fields = Omit<StateHead, 'tokens'> & { readonly tokens: number; readonly bytes: number }
 
 /** The magic, the length of the fields, the fields as JSON, and the tokens. */
 export function writeHead({ key, scope, partial, tokens }: StateHead, bytes: number): Buffer {
