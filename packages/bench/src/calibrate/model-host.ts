@@ -31,16 +31,10 @@ export interface ServedModel {
   readonly close: () => Promise<void>
 }
 
-/** A backend with native forward passes that can be measured separately. */
-export interface MeasuredBackend extends Backend {
-  /** As `step`, but nothing is drawn: each output repeats its item's last token. */
-  readonly forward?: Backend['step']
-}
-
 /** Loads models for the commands that measure them from within. */
 export interface ModelHost {
   /** A backend in this process. */
-  openBackend(settings: ModelSettings): Promise<MeasuredBackend>
+  openBackend(settings: ModelSettings): Promise<Backend>
   /** A server over HTTP with its engine in a separate process. */
   serve(settings: ModelSettings): Promise<ServedModel>
   /** A policy for an engine in this process. */
