@@ -125,10 +125,7 @@ function describe({ kind, shares }: CheckedStep): string {
   const chunks = shares.filter(({ tokens }) => tokens > 1)
   const parts: string[] = []
   if (decoding.length > 0) {
-    const [first, second] = decoding
-    const hasGaps = second !== undefined && second.slot > first!.slot + 1
-    const gaps = hasGaps ? ', every second slot' : ''
-    parts.push(`${decoding.length} decode at ${first!.context}${gaps}`)
+    parts.push(`${decoding.length} decode at ${decoding[0]?.context}`)
   }
   if (chunks.length > 0) {
     const sizes = chunks.map(({ tokens }) => tokens).join('+')
