@@ -263,10 +263,7 @@ function readUsage(value: unknown): Usage | undefined {
   return usageOf(usage.prompt_tokens, usage.completion_tokens, cached)
 }
 
+const all = [cllmApi, openaiCompletionsApi, openaiChatApi, ollamaApi, llamaServerApi]
+
 /** The APIs that `--api` accepts, by name. */
-export const apis: ReadonlyMap<string, Api> = new Map(
-  [cllmApi, openaiCompletionsApi, openaiChatApi, ollamaApi, llamaServerApi].map((api) => [
-    api.name,
-    api,
-  ]),
-)
+export const apis: ReadonlyMap<string, Api> = new Map(all.map((api) => [api.name, api]))

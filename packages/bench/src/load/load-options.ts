@@ -100,6 +100,5 @@ export function agentFor(url: URL, connections: Connections): HttpAgent | HttpsA
 }
 
 /** The URL of a path below the target's URL. */
-export function urlOf(target: Pick<Target, 'url'>, path: string): URL {
-  return new URL(target.url.pathname.replace(/\/$/, '') + path, target.url)
-}
+export const urlOf = ({ url }: Pick<Target, 'url'>, path: string): URL =>
+  new URL(url.pathname.replace(/\/$/, '') + path, url)

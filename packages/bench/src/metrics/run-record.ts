@@ -52,9 +52,8 @@ export interface RunRecord {
 }
 
 /** Generated tokens of a request: the server's count, or else the tokens that arrived. */
-export function generatedTokens({ usage, arrivedTokens }: RunRecord): number {
-  return usage?.generatedTokens ?? arrivedTokens
-}
+export const generatedTokens = ({ usage, arrivedTokens }: RunRecord): number =>
+  usage?.generatedTokens ?? arrivedTokens
 
 /** Time to the first token (TTFT) in milliseconds; undefined without a token. */
 export function ttftOf({ arrivalsMs, sentMs }: RunRecord): number | undefined {
@@ -72,14 +71,11 @@ export function tpotOf(record: RunRecord): number | undefined {
 }
 
 /** Times between successive chunks (ITL) in milliseconds. */
-export function gapsOf({ arrivalsMs }: RunRecord): number[] {
-  return arrivalsMs.slice(1).map((time, index) => time - (arrivalsMs[index] as number))
-}
+export const gapsOf = ({ arrivalsMs }: RunRecord): number[] =>
+  arrivalsMs.slice(1).map((time, index) => time - arrivalsMs[index]!)
 
 /** Time from sending the request to the end of the answer (E2E), in milliseconds. */
-export function e2eOf({ endMs, sentMs }: RunRecord): number {
-  return endMs - sentMs
-}
+export const e2eOf = ({ endMs, sentMs }: RunRecord): number => endMs - sentMs
 
 /** The first message of each kind of failure. */
 export function failuresOf(records: readonly RunRecord[]): Record<string, string> {

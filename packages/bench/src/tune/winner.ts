@@ -47,9 +47,8 @@ export function distinct(results: readonly SimulationResult[]): SimulationResult
 }
 
 /** By goodput, then TTFT p99. */
-export function ranked(results: readonly SimulationResult[]): SimulationResult[] {
-  return results.toSorted((a, b) => goodputOf(b) - goodputOf(a) || ttftOf(a) - ttftOf(b))
-}
+export const ranked = (results: readonly SimulationResult[]): SimulationResult[] =>
+  results.toSorted((a, b) => goodputOf(b) - goodputOf(a) || ttftOf(a) - ttftOf(b))
 
 function dominates(one: SimulationResult, other: SimulationResult): boolean {
   let isBetter = false

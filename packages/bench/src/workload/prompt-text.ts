@@ -21,10 +21,8 @@ export function promptText({ prompt }: WorkItem, seed: number, salt = ''): strin
 }
 
 function words(count: number, random: () => number): string[] {
-  return Array.from(
-    { length: count },
-    () => fillerWords[Math.floor(random() * fillerWords.length)] as string,
-  )
+  const draw = () => fillerWords[Math.floor(random() * fillerWords.length)]!
+  return Array.from({ length: count }, draw)
 }
 
 /** Common English words: each is one token, with a space before it, in common vocabularies. */

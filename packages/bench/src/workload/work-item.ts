@@ -68,9 +68,8 @@ export const segmentsOf = ({ prompt, inputTokens }: WorkItem): readonly PromptPa
 export const charactersPerToken = 4
 
 /** About how many tokens an English text has: four characters each, but from one per text. */
-export function guessTokens(text: string): number {
-  return Math.max(1, Math.round(text.length / charactersPerToken))
-}
+export const guessTokens = (text: string): number =>
+  Math.max(1, Math.round(text.length / charactersPerToken))
 
 /** How a trace of a large machine becomes a load for a small one. */
 export interface FitOptions {

@@ -63,9 +63,7 @@ export function many(
 }
 
 /** A flag without a value. */
-export function toggle(doc: string): Flag<boolean> {
-  return { doc, read: (values) => values.length > 0 }
-}
+export const toggle = (doc: string): Flag<boolean> => ({ doc, read: ({ length }) => length > 0 })
 
 /** Whether a command line has `--help`, `-h`, or `--help-all`, which differs where the flags are many. */
 export const asksForHelp = (argv: readonly string[]): boolean =>
@@ -134,9 +132,7 @@ export function flagsHelp(flags: Flags): string {
 }
 
 /** An `invalid_configuration` error. */
-export function wrong(message: string): CllmError {
-  return new CllmError('invalid_configuration', message)
-}
+export const wrong = (message: string) => new CllmError('invalid_configuration', message)
 
 /** Whether a value is in fact the next flag; a negative number is not. */
 const isFlag = (text: string) => /^--?[a-z]/i.test(text)

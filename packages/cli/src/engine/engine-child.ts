@@ -66,15 +66,9 @@ async function start(settings: EngineSettings): Promise<void> {
     // What decides what an engine learns.
     const { policy: policyName, policyOptions, draft } = settings
     const { speculative, proposerOptions } = settings.options
-    const chosen = [
-      settings.backend,
-      draft,
-      policyName,
-      policyOptions,
-      speculative,
-      proposerOptions,
-    ]
-    const kind = [fingerprint, availableCores(), engines, ...chosen]
+    const chosen = [settings.backend, draft, policyName, policyOptions]
+    const guesses = [speculative, proposerOptions]
+    const kind = [fingerprint, availableCores(), engines, ...chosen, ...guesses]
     const learned = await openLearned(learnedFolder(process), kind, logger)
     const draftBackend = await openDraft(registry, settings, backend.limits, context)
     // What unloaded models leave behind is one more.

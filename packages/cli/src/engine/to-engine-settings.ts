@@ -31,7 +31,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
   return {
     backendName: backendNameOf(config, model.settings),
     backend: toBackendOptions(config, model),
-    ...(model.draftPath === undefined ? {} : { draft: toDraftOptions(config, model) }),
+    ...(model.draftPath !== undefined && { draft: toDraftOptions(config, model) }),
     policy: scheduler.policy,
     policyOptions: policyOptionsOf(scheduler),
     options: {
@@ -81,9 +81,8 @@ const isolatesTenants = ({ security }: CllmConfig): boolean =>
   security.isolate_tenants || security.api_key !== null || security.api_keys !== null
 
 /** The name of the backend for a model with these settings. */
-export function backendNameOf({ engine }: CllmConfig, settings: OwnSettings): string {
-  return settings.backend ?? engine.backend
-}
+export const backendNameOf = ({ engine }: CllmConfig, settings: OwnSettings): string =>
+  settings.backend ?? engine.backend
 
 /** The settings of `engine` for a model. */
 function ownEngine({ engine }: CllmConfig, settings: OwnSettings): CllmConfig['engine'] {
@@ -109,13 +108,12 @@ function toBackendOptions(
   const isLlamaCpp = engine.backend === llamaCpp
   // Threads that poll for the next pass would keep the cores from the draft model, and its from this one.
   const pollsBeside = draftPath !== undefined && isLlamaCpp && engine.native !== 'addon'
+  const sees = isLlamaCpp && engine.mmproj === 'auto' && projector !== undefined
   return {
     ...backendOptions(engine, isLlamaCpp),
     ...defined({ chatTemplate: readChatTemplate(settings.chat_template) }),
     ...(pollsBeside && { poll: 0 }),
-    ...(isLlamaCpp && engine.mmproj === 'auto' && projector !== undefined
-      ? { mmprojPath: projector, mmprojOptional: true }
-      : {}),
+    ...(sees && { mmprojPath: projector, mmprojOptional: true }),
     ...ownBackendOptions(config, settings),
     modelPath: path,
     modelId: name,

@@ -39,15 +39,15 @@ export class StaticDirectory implements ClosableDirectory {
   }
 
   async drain(): Promise<void> {
-    await Promise.allSettled(this.#clients().map(async (client) => await client.drain()))
+    await Promise.allSettled(Array.from(this.#clients, async (client) => await client.drain()))
   }
 
   async close(): Promise<void> {
-    await Promise.allSettled(this.#clients().map(async (client) => await client.close()))
+    await Promise.allSettled(Array.from(this.#clients, async (client) => await client.close()))
   }
 
-  #clients(): EngineClient[] {
-    return [...this.#engines.values()]
+  get #clients(): Iterable<EngineClient> {
+    return this.#engines.values()
   }
 }
 

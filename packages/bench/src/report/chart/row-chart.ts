@@ -34,9 +34,8 @@ export interface RowChartOptions extends Omit<ChartOptions, 'y'> {
 }
 
 /** Rows below each other, each with pieces along the same axis: a Gantt chart, or stacked bars. */
-export function rowChart(options: RowChartOptions, rows: readonly Row[]): string {
-  return frame(...parts(options, rows))
-}
+export const rowChart = (options: RowChartOptions, rows: readonly Row[]): string =>
+  frame(...parts(options, rows))
 
 /** The same as a picture of its own, which pages in Markdown can show; light or dark as its reader's system is. */
 export function rowPicture(options: RowChartOptions, rows: readonly Row[]): string {

@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import { answerLimit } from '@cllm/web'
 import type { ServerClient } from '../server/server-client.js'
 import {
@@ -135,18 +135,14 @@ export class Conversation {
 
   #stream(messages: readonly Message[], signal: AbortSignal): AsyncGenerator<AnswerPart> {
     const { system, parameters, think } = this.settings
-    const first: readonly Message[] =
-      system === undefined ? [] : [{ role: 'system', content: system }]
-    const limit = answerLimit(this.model)
+    const first: Message[] = system === undefined ? [] : [{ role: 'system', content: system }]
+    const thinking = think === undefined ? undefined : { enable_thinking: think, thinking: think }
     const body = {
       model: this.model,
       messages: [...first, ...messages],
-      ...(limit === undefined ? {} : { max_tokens: limit }),
-      ...(this.#tools && { tools: this.#tools.offered }),
+      ...defined({ max_tokens: answerLimit(this.model), tools: this.#tools?.offered }),
       ...parameters,
-      ...(think === undefined
-        ? {}
-        : { chat_template_kwargs: { enable_thinking: think, thinking: think } }),
+      ...defined({ chat_template_kwargs: thinking }),
     }
     return streamAnswer(this.client, body, signal)
   }

@@ -76,10 +76,8 @@ export async function openServer(
 async function isHere(spec: string, file: string | undefined, io: CommandIo): Promise<boolean> {
   if (/[\\/:]|\.gguf$/i.test(spec)) return true
   const loaded = configFrom({ config: file }, io)
-  return await downloadedModel(modelsFolder(loaded, io.env), spec).then(
-    () => true,
-    () => false,
-  )
+  const found = downloadedModel(modelsFolder(loaded, io.env), spec)
+  return (await found.catch(() => undefined)) !== undefined
 }
 
 /** How long a server on this machine may take to say that it is there, in milliseconds. */
@@ -136,9 +134,8 @@ async function knowsAlias(client: ServerClient, model: string): Promise<boolean>
 }
 
 /** The names under which a server may serve a spec: the spec itself, or as `cllm serve` names it. */
-function namesOf(spec: string): readonly string[] {
-  return attempt(() => [...new Set([spec, modelName(spec)])], [spec])
-}
+const namesOf = (spec: string): readonly string[] =>
+  attempt(() => [...new Set([spec, modelName(spec)])], [spec])
 
 /** The names of a server's models. */
 export async function servedNames(client: ServerClient): Promise<readonly string[]> {
