@@ -434,6 +434,18 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
   for await (const piece of blobs.read('blob')) pieces.push(piece)
   t.ok(Buffer.concat(pieces).equals(bytes))
   t.equal(await blobs.size('blob'), bytes.length)
+  const files = new SharedRecords<{ readonly name: string }>(bus, 'batch:uploads')
+  const dying: RedisBus['command'] = async (...words) => {
+    t.notOk(await files.get('upload'), 'until its end nothing is known of it')
+    if (words[0] === 'EVAL') throw new Error('this front dies')
+    return await bus.command(...words)
+  }
+  const left = new SharedBlobs({ store: bus.store, command: dying } as RedisBus, 'batch:content')
+  const upload = files.putting('upload', { name: 'a' })
+  await t.rejects(left.write('upload', [bytes], upload), /dies/)
+  t.equal(await blobs.size('upload'), 0)
+  t.ok(await blobs.write('upload', [bytes], upload))
+  t.same([await files.get('upload'), await blobs.size('upload')], [{ name: 'a' }, bytes.length])
   const command: RedisBus['command'] = async (...words) => {
     // As a replica that lagged behind the server before it.
     if (words[0] === 'APPEND') return await bus.command('SET', words[1]!, 'half')
@@ -448,7 +460,7 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
 
   const results = new SharedResults(bus, 'batch:results')
   t.equal(await results.add('one', 1, 'completed', 'early'), 'closed')
-  t.equal(await blobs.write('blob', [], results.keyOf('one')), false, 'nobody wants it')
+  t.equal(await blobs.write('blob', [], [results.keyOf('one')]), false, 'nobody wants it')
   await results.open('one', 2)
   await results.open('one', 3)
   t.equal(await results.add('one', 1, 'completed', 'first'), 'open')

@@ -58,8 +58,8 @@ export function sharedBatchStore(bus: RedisBus) {
   return {
     blobs,
     async create(kept, content) {
-      await blobs.write(kept.object.id, [content])
-      await all('files').put(kept.object.id, kept)
+      const { id } = kept.object
+      await blobs.write(id, [content], all('files').putting(id, kept))
     },
     put: async (kind, kept) => await all(kind).put(kept.object.id, kept),
     get: async (kind, id) => await all(kind).get(id),
@@ -100,7 +100,7 @@ function sharedAnswers(store: SharedBatchStore, results: SharedResults): BatchAn
         if (!counts?.[kind]) return null
         const id = outputIds(batch)[kind]
         const answers = answersOf(object, kind)
-        if (!(await store.blobs.write(id, answers, results.keyOf(batch)))) return undefined
+        if (!(await store.blobs.write(id, answers, [results.keyOf(batch)]))) return undefined
         const about = { id, object: 'file', created_at: now, filename } as const
         const bytes = await store.sizeOf(id)
         const described: FileObject = { ...about, bytes, purpose: 'batch_output' }

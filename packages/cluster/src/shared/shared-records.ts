@@ -51,6 +51,11 @@ export class SharedRecords<T extends object> {
     }
   }
 
+  /** What {@link SharedBlobs.write} stores together with bytes: a record. */
+  putting(id: string, record: T): readonly string[] {
+    return [this.#key, id, JSON.stringify(record)]
+  }
+
   /** Removes a record, if it is there. */
   async remove(id: string): Promise<void> {
     await this.bus.command('HDEL', this.#key, id)
@@ -66,13 +71,15 @@ const pieceBytes = 256 * 1024
 /** Seconds after which what was begun and never finished goes. */
 const unfinishedSeconds = 3600
 
-/** Puts finished bytes in their place, if a failover has lost none, where something else is still there. */
+/** Puts finished bytes in their place, if a failover has lost none, with a record or where something is still there. */
 const finish = `local bytes = redis.call('strlen', KEYS[1])
 if bytes ~= tonumber(ARGV[1]) then
   redis.call('del', KEYS[1])
   return redis.error_reply('LOST expected ' .. ARGV[1] .. ' bytes to be there, instead got ' .. bytes)
 end
-if #KEYS == 3 and redis.call('exists', KEYS[3]) == 0 then
+if ARGV[2] then
+  redis.call('hset', KEYS[3], ARGV[2], ARGV[3])
+elseif #KEYS == 3 and redis.call('exists', KEYS[3]) == 0 then
   redis.call('del', KEYS[1])
   return 0
 end
@@ -95,12 +102,12 @@ export class SharedBlobs {
   /**
    * Stores bytes: whole, or not at all.
    *
-   * @param condition a key that must exist at the end; returns false where it does not
+   * @param together a record to put with them, or a key that must exist at the end: false where it does not
    */
   async write(
     id: string,
     pieces: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-    condition?: string,
+    together: readonly string[] = [],
   ): Promise<boolean> {
     const key = this.#prefix + id
     const unfinished = `${key}.${randomBytes(8).toString('hex')}`
@@ -113,8 +120,8 @@ export class SharedBlobs {
         await this.bus.command('APPEND', unfinished, piece)
       }
     }
-    const keys = [unfinished, key, ...(condition === undefined ? [] : [condition])]
-    const words = [finish, String(keys.length), ...keys, String(length)]
+    const keys = [unfinished, key, ...together.slice(0, 1)]
+    const words = [finish, String(keys.length), ...keys, String(length), ...together.slice(1)]
     return (await this.bus.command('EVAL', ...words)) === 1
   }
 
