@@ -380,6 +380,10 @@ testEach('the dashboard and the alerts ask for metrics that there are', async (t
       name,
     )
   }
+  const [, codes] = /code=~"(.*)"}/.exec(await deployed('prometheus/cllm.rules.yml'))!
+  for (const code of ['queue_full', 'cluster_unavailable', 'engine_crashed', 'storage_failed']) {
+    t.match(code, new RegExp(`^(${codes})$`), 'it is not served')
+  }
   for (const { expr } of panels.flatMap(({ targets }) => targets)) {
     const count = (bracket: string) => expr.split(bracket).length
     t.equal(count('('), count(')'), expr)
