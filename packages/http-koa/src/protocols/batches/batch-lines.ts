@@ -27,9 +27,11 @@ const lineSchema = z.object({
   body: z.record(z.string(), z.unknown()),
 })
 
-/** The line in a text, whose body may have as many levels as any. Throws an error whose message says what is wrong. */
+/** Throws where a line has more levels than the body of any request within it, or too many values. */
+const checkLine = (text: string): void => checkExtent(text, defaultJsonDepth + 1)
+
+/** The line in a text. Throws an error whose message says what is wrong. */
 export function parseLine(text: string, endpoint: string): BatchLine {
-  checkExtent(text, defaultJsonDepth + 1)
   // programs of Windows begin a file with a mark
   const line = lineSchema.safeParse(JSON.parse(text.replace(/^\ufeff/, '')))
   if (!line.success) {
@@ -39,7 +41,7 @@ export function parseLine(text: string, endpoint: string): BatchLine {
   const { url, body } = line.data
   if (url !== endpoint) throw new Error(`url: expected the batch's ${endpoint}, got ${url}`)
   if (body['stream'] === true) throw new Error('body.stream: a batch has no streams')
-  return line.data
+  return { ...line.data, text }
 }
 
 /**
@@ -77,6 +79,7 @@ async function checkLines(lines: AsyncIterable<PlacedLine>, endpoint: string) {
   for await (const { line, text } of lines) {
     total++
     try {
+      checkLine(text)
       const { custom_id: id } = parseLine(text, endpoint)
       if (ids.has(id))
         fail(`custom_id "${id.slice(0, 64)}" is in an earlier line, too`, line, 'custom_id')
@@ -124,10 +127,13 @@ export function lineSender(
 ): SendLine {
   const table = new RouteTable(protocols)
   const unknown = new UnknownFields()
-  const ask = async ({ url, body }: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
+  const ask = async (line: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
+    const { text, url, body } = line
     const { routes, errors } = table.match('POST', url)
     let headers: Readonly<Record<string, string>> = {}
     try {
+      // that of a batch from before there were these limits
+      checkLine(text)
       const key = requestScope.getStore()?.key
       if (key !== undefined) await access?.limit(key, (more) => (headers = { ...headers, ...more }))
       const [found] = routes
