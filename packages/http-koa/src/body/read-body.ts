@@ -210,7 +210,7 @@ export async function readForm<Schema extends z.ZodObject>(
   }
   body.allowUpload()
   const bytes = await readWithin(body.stream, limit, body.length, body.count, 'file')
-  const [, boundary = ''] = /;\s*boundary="?([^\s";]*)/i.exec(type) ?? []
+  const [, boundary = ''] = /;\s*boundary="?((?<=")[^"]*|[^\s";]*)/i.exec(type) ?? []
   checkParts(bytes, `--${boundary}`)
   // none but the one that was looked for
   const headers = { 'content-type': `${formType}; boundary="${boundary}"` }

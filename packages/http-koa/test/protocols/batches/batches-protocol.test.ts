@@ -224,6 +224,12 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
     const answer = await post('/v1/files', `${form}--x--\r\n`, { headers })
     t.match(await answer.json(), { error: { code: 'invalid_request', message } })
   }
+  for (const boundary of ['a b', 'a;b=c', "x'()+_,-./:=?"]) {
+    const quoted = { 'Content-Type': `multipart/form-data; boundary="${boundary}"; charset=utf-8` }
+    const form = `${disposition}\r\n\r\nbatch\r\n--x--\r\n`.replaceAll('--x', `--${boundary}`)
+    const answer = await post('/v1/files', form, { headers: quoted })
+    t.match(await answer.json(), { error: { message: 'Missing required field: file' } }, boundary)
+  }
   t.match(await (await post('/v1/batches', { input_file_id: 'file-x', endpoint })).json(), {
     error: { message: /no file "file-x"/ },
   })
