@@ -229,10 +229,11 @@ export class ResumableStreams {
     return new CllmError('invalid_request', message, { cause: error })
   }
 
-  /** The latest stream of an id, if there is one. */
+  /** The stream of an id that is written, or else the latest, if there is one: others wait to take its place. */
   find(keyName: string | undefined, id: string): StreamSession | undefined {
     this.#drop()
-    return this.#of(keyOf(keyName, id)).at(-1)
+    const all = this.#of(keyOf(keyName, id))
+    return all.find(({ isOpen, endedAt }) => isOpen && endedAt === undefined) ?? all.at(-1)
   }
 
   /** The latest streams of an id, and of this id with `::` and more behind it. */
