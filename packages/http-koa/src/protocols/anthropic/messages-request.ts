@@ -178,8 +178,8 @@ function toolOf(tool: z.output<typeof toolSchema>, index = 0): ToolDefinition {
   if (type === undefined || type === null || type === 'custom') {
     return toTool({ name, description, parameters })
   }
-  const known = clientTool(type)
-  if (known !== undefined) return toTool({ name, ...known })
+  const kind = type.replace(/_\d{8}$/, '')
+  if (Object.hasOwn(tools, kind)) return toTool({ name, ...tools[kind] })
   const why = type.startsWith('computer_')
     ? 'answers with images, and this server computes text only'
     : "is run by Anthropic's servers only"
@@ -239,7 +239,3 @@ const tools: Readonly<
     }),
   },
 }
-
-/** What a tool of this type is, such as `bash_20250124`; undefined where the client does not run it. */
-const clientTool = (type: string): (typeof tools)[string] | undefined =>
-  tools[type.replace(/_\d{8}$/, '')]

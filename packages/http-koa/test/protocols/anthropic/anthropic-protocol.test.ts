@@ -328,6 +328,10 @@ testEach('what cannot be answered', async (t) => {
       { ...asks('a'), tools: [{ type: 'web_search_20250305', name: 'web_search' }] },
       /^tools\.0: .*is run by Anthropic/,
     ],
+    ...['constructor', '__proto__', 'toString_20250124'].map((type): [object, RegExp] => [
+      { ...asks('a'), tools: [{ type, name: 'none' }] },
+      /^tools\.0: .*is run by Anthropic/,
+    ]),
     [
       { ...asks('a'), tools: [{ type: 'computer_20250124', name: 'computer' }] },
       /^tools\.0: .*answers with images/,
