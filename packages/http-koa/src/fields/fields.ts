@@ -55,30 +55,25 @@ export const seed = z.int('an integer')
 /** Any object. */
 export const object = z.custom<JsonObject>(isObject, 'an object').meta({ type: 'object' })
 
-// zod would check, and report, every element of a list of a million before its length
-const isText = (value: unknown) => typeof value === 'string' && value !== ''
+const isText = (value: unknown): boolean => typeof value === 'string' && value !== ''
+const isAnyText = (value: unknown): boolean => typeof value === 'string'
 
-/** A text, or a list of texts. */
-export const texts = (expected: string, least = 0, most = Infinity) =>
+/** A text, or a list of texts: zod would check, and report, every element of a list of a million before its length. */
+export const texts = (expected: string, least = 0, most = Infinity, isOne = isAnyText) =>
   z
     .custom<string | readonly string[]>(
       (value) =>
-        typeof value === 'string' ||
+        isOne(value) ||
         (Array.isArray(value) &&
           value.length >= least &&
           value.length <= most &&
-          value.every((one) => typeof one === 'string')),
+          value.every((one) => isOne(one))),
       expected,
     )
     .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] })
 
 /** Stop strings. */
-export const stop = z
-  .custom<string | string[]>(
-    (value) => isText(value) || (Array.isArray(value) && value.length <= 32 && value.every(isText)),
-    'a non-empty string or up to 32 of them',
-  )
-  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' }, maxItems: 32 }] })
+export const stop = texts('a non-empty string or up to 32 of them', 0, 32, isText)
 
 /** Values to add to the logits of tokens, by token id. */
 export const logitBias = z
@@ -243,27 +238,30 @@ const units: Readonly<Record<string, number>> = {
 // no two parts can match the same digits, so a failed match does not backtrack
 const pattern = /^([+-]?)((?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h))+)$/
 
+/** A century in milliseconds: what lives longer lives forever, since its end may lie behind all dates. */
+const longestLife = 100 * 365 * 24 * 3_600_000
+
 /**
  * Milliseconds of a time to live in Ollama's form: a number of seconds, or a duration such as `5m` or
- * `1h30m`. A negative value means forever (Infinity). Undefined for anything else.
+ * `1h30m`. A negative value, and more than a century, means forever (Infinity). Undefined for anything else.
  */
 export function parseKeepAlive(value: unknown): number | undefined {
-  if (typeof value === 'number') return fromSeconds(value)
+  if (typeof value === 'number') return lifeOf(value * 1000)
   if (typeof value !== 'string' || value.trim() === '') return undefined
   const text = value.trim()
-  if (Number.isFinite(Number(text))) return fromSeconds(Number(text))
+  if (Number.isFinite(Number(text))) return lifeOf(Number(text) * 1000)
   const [, sign, parts] = pattern.exec(text) ?? []
   if (parts === undefined) return undefined
   let sum = 0
   for (const [, count, unit] of parts.matchAll(/([\d.]+)([a-zµ]+)/g)) {
     sum += Number(count) * (units[unit ?? ''] ?? 0)
   }
-  return sign === '-' && sum > 0 ? Infinity : sum
+  return lifeOf(sign === '-' ? -sum : sum)
 }
 
-function fromSeconds(seconds: number): number | undefined {
-  if (Number.isNaN(seconds)) return undefined
-  return seconds < 0 ? Infinity : seconds * 1000
+function lifeOf(milliseconds: number): number | undefined {
+  if (Number.isNaN(milliseconds)) return undefined
+  return milliseconds < 0 || milliseconds > longestLife ? Infinity : milliseconds
 }
 
 const expected = 'a number of seconds or a duration such as 5m'

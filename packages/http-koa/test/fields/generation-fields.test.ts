@@ -1,12 +1,21 @@
 import { CllmError } from '@cllm/core'
 import { llamaServerProtocol, nativeProtocol, ollamaProtocol } from '@cllm/http-koa'
 import t from 'tap'
+import { parseKeepAlive } from '../../src/fields/fields.js'
 import { samplingSettings, throwInFieldNames } from '../../src/fields/generation-fields.js'
 import { testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 
 const defined = (settings: object) =>
   Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
+
+t.test('what would be kept until after all dates is kept for ever', (t) => {
+  t.same([3600, '90s', '-0s', 0].map(parseKeepAlive), [3_600_000, 90_000, 0, 0])
+  for (const long of [2 ** 53, '9e12', '9000000000000s', '99999999999h']) {
+    t.equal(parseKeepAlive(long), Infinity, String(long))
+  }
+  t.end()
+})
 
 t.test('the settings of the fields', async (t) => {
   t.same(defined(samplingSettings({})), {})
