@@ -66,13 +66,10 @@ export const nativeErrors: ErrorFormat & Required<Pick<ErrorFormat, 'schema'>> =
 
 /** The headers of a failure's answer. */
 export function errorHeaders(error: CllmError): Record<string, string> {
-  const isTimed = isTurnedAway(error) || error.details['retryAfterMs'] !== undefined
+  const isTurnedAway = error.code === 'queue_full' || error.code === 'wait_too_long'
+  const isTimed = isTurnedAway || error.details['retryAfterMs'] !== undefined
   return isTimed ? { 'Retry-After': String(retryAfter(error)) } : {}
 }
-
-/** Whether the queue refused the request. */
-const isTurnedAway = ({ code }: CllmError): boolean =>
-  code === 'queue_full' || code === 'wait_too_long'
 
 /** Seconds to wait before a retry. */
 function retryAfter({ details: { retryAfterMs } }: CllmError): number {

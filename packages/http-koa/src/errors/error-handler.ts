@@ -45,9 +45,6 @@ export async function refuseBody(ctx: ParameterizedContext<KoaState>, body: stri
   }
 }
 
-/** Methods that a route may have. */
-const known = new Set(['HEAD', 'OPTIONS', 'GET', 'PUT', 'PATCH', 'POST', 'DELETE'])
-
 const goneCodes: ReadonlySet<unknown> = new Set([
   'ECONNABORTED',
   'ECONNRESET',
@@ -64,7 +61,7 @@ export function isClientGone(error: unknown): boolean {
 
 /**
  * Turns errors of later middleware, and requests for unknown paths and methods, into answers in the
- * words of the protocol that owns the path; clients of Anthropic's read its own alone.
+ * words of the protocol that owns the path; where none does alone, Anthropic's clients read its own.
  */
 export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
   const { logger } = ctx.state.transport
@@ -79,8 +76,10 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
       if (!isGone) publicError(error, logger)
       return
     }
-    const isTheirs = isAnthropic({ header: (name) => ctx.get(name) })
-    const shape = isTheirs ? anthropicErrors : ctx.state.match.errors
+    const { routes, errors } = ctx.state.match
+    const areAnthropics = routes.every(({ route }) => route.isAnthropics)
+    const isTheirs = areAnthropics && isAnthropic({ header: (name) => ctx.get(name) })
+    const shape = isTheirs ? anthropicErrors : errors
     const id = ctx.response.get('X-Request-Id')
     if (isClientError(error)) {
       ctx.status = error.status
@@ -102,11 +101,10 @@ function refuseUnserved(ctx: Context & { readonly state: KoaState }): void {
   if (methods.length > 0 && !methods.includes(ctx.method)) {
     ctx.set('Allow', methods.join(', '))
     if (ctx.method === 'OPTIONS') {
-      ctx.status = 200
       ctx.body = ''
       return
     }
-    ctx.status = known.has(ctx.method) ? 405 : 501
+    ctx.status = 405
   }
   const allow = ctx.response.get('Allow')
   if (allow !== '' && (ctx.status === 405 || ctx.status === 501)) {

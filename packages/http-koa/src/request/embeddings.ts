@@ -17,14 +17,15 @@ const inputsAtOnce = 16
  * The embeddings of several inputs, until the signal fires. Few at once, so that another client's
  * inputs do not wait for all of them.
  *
- * @param options - `eachToken`: whether the caller knows what to do with a vector for each token
+ * @param options - `eachToken`: whether the caller knows what to do with a vector for each token; `dimensions`: how many
+ *   numbers each must have at least, which only a vector tells
  * @throws `unsupported` when the backend has no embeddings, or such as the caller does not know
  */
 export async function embedAll(
   client: EngineClient,
   inputs: readonly EmbeddingInput[],
   signal: AbortSignal,
-  { eachToken = false }: { readonly eachToken?: boolean } = {},
+  { eachToken = false, dimensions = 0 }: { eachToken?: boolean; dimensions?: number } = {},
 ): Promise<Embedding[]> {
   const { capabilities } = await client.info()
   if (!capabilities.embeddings) throw unsupported('input', 'this backend has no embeddings')
@@ -39,7 +40,11 @@ export async function embedAll(
     const either = AbortSignal.any([signal, failed.signal])
     for (const [index, input] of waiting) {
       const prompt = orBlank(typeof input === 'function' ? await input() : input)
-      embeddings[index] = await client.embed(prompt, { signal: either }).catch(tellSize)
+      const made = await client.embed(prompt, { signal: either }).catch(tellSize)
+      if (made.vector.length < dimensions) {
+        throw expectedField('dimensions', `at most ${made.vector.length}, which this model has`)
+      }
+      embeddings[index] = made
     }
   }
   const all = Array.from({ length: Math.min(inputsAtOnce, inputs.length) }, embedNext)
@@ -134,10 +139,9 @@ function pairPrompts(client: EngineClient, { details = {} }: EngineInfo['model']
   }
   return async ([query, document]: Pair): Promise<Prompt> => {
     if (typeof template === 'string') {
-      const text = template
-        .split(/(\{query\}|\{document\})/)
-        .map((part) => (part === '{query}' ? query : part === '{document}' ? document : part))
-        .join('')
+      const text = template.replaceAll(/\{query\}|\{document\}/g, (place) =>
+        place === '{query}' ? query : document,
+      )
       return { tokens: await client.tokenize(text, { addBos: false }) }
     }
     const begin = entryOf(begins, query, () => beginWith(query))

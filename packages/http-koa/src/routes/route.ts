@@ -45,6 +45,8 @@ export interface Route<Own = never> {
   readonly answers?: readonly string[]
   /** Default: those of the protocol. */
   readonly errors?: ErrorFormat
+  /** Whether it answers Anthropic's clients in their own form, and so its failures, too. */
+  readonly isAnthropics?: boolean
   /** Whether the description of the API leaves it out. */
   readonly isHidden?: boolean
   /** Whether it is a file of the page or asked for every few seconds, and so logged at debug level only. */

@@ -34,7 +34,11 @@ export function authenticate(keys: KeyRing): Middleware<KoaState> {
     if (key === undefined) {
       // Anthropic's and OpenAI's programs would try ten times before they say what is wrong
       ctx.set({ 'WWW-Authenticate': 'Bearer', 'x-should-retry': 'false' })
-      throw new CllmError('unauthenticated', refusal(secret))
+      const message =
+        secret === undefined
+          ? 'Expected an API key in "Authorization: Bearer KEY" or "x-api-key: KEY", instead got none'
+          : 'Expected an API key that is valid here, instead got another one'
+      throw new CllmError('unauthenticated', message)
     }
     checkRole(key, ctx.path, access)
     ctx.state.keyName = key.name
@@ -60,8 +64,3 @@ function secretOf(ctx: Context): string | undefined {
   const [, bearer] = /^bearer +(\S+) *$/i.exec(ctx.get('Authorization')) ?? []
   return bearer ?? (ctx.get('x-api-key') || undefined)
 }
-
-const refusal = (secret: string | undefined): string =>
-  secret === undefined
-    ? 'Expected an API key in "Authorization: Bearer KEY" or "x-api-key: KEY", instead got none'
-    : 'Expected an API key that is valid here, instead got another one'

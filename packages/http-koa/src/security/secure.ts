@@ -7,9 +7,6 @@ import { authenticate } from './authenticate.js'
 import type { CreateLimitCounter, RateLimitOptions } from './rate-limits.js'
 import { rateLimitHeaders, RateLimits } from './rate-limits.js'
 
-/** On every answer: browsers are not to guess what it is. */
-const always = { 'X-Content-Type-Options': 'nosniff' }
-
 /** Headers of pages: they cannot be framed, and load nothing from elsewhere. */
 const onPages = {
   'Content-Security-Policy':
@@ -22,7 +19,8 @@ const onPages = {
 
 /** Sets the headers that keep browsers safe, where a page has not set its own. */
 export const securityHeaders: Middleware<KoaState> = async (ctx, next) => {
-  ctx.set(always)
+  // browsers are not to guess what an answer is
+  ctx.set('X-Content-Type-Options', 'nosniff')
   await next()
   if (ctx.headerSent || ctx.response.type !== 'text/html') return
   for (const [name, value] of Object.entries(onPages)) {
@@ -123,7 +121,8 @@ const localName =
  */
 function mayBeRebound(ctx: Context, known: readonly string[]): boolean {
   const name = nameOf(ctx.get('Host'))
-  if (name === '' || ctx.secure || !isLoopback(ctx.req.socket.localAddress ?? '')) return false
+  const isLoopback = /^(::ffff:)?127\.|^::1$/.test(ctx.req.socket.localAddress ?? '')
+  if (name === '' || ctx.secure || !isLoopback) return false
   return !localName.test(name) && !known.includes(name)
 }
 
@@ -141,8 +140,6 @@ const nameOf = (host: string): string =>
     .toLowerCase()
     .replace(/:\d{1,5}$/, '')
     .replace(/\.$/, '')
-
-const isLoopback = (address: string): boolean => /^(::ffff:)?127\.|^::1$/.test(address)
 
 /** Methods that change nothing and start no work. */
 const readingMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
@@ -199,16 +196,16 @@ function isWelcome(ctx: Context, allowed: readonly string[], known: readonly str
   return hostOf(origin) === ctx.get('Host').toLowerCase() && !mayBeRebound(ctx, known)
 }
 
+/** What else would let a page in, by what it is. */
+const alsoAdmitting = { apps: 'all apps', localhost: 'all of this machine' }
+
 function otherOrigin(origin: string): CllmError {
-  const isApp = isAllowedOrigin(['apps'], origin)
+  const isOf = ([kind]: readonly [string, string]) => isAllowedOrigin([kind], origin)
+  const [kind, whom] = Object.entries(alsoAdmitting).find(isOf) ?? []
+  const more = kind === undefined ? '' : `, and --cors-origins ${kind} ${whom}`
   const message =
-    isApp || hostOf(origin) !== undefined
-      ? `Pages of ${origin} may not use this server; --cors-origins ${origin} would let them` +
-        (isApp
-          ? ', and --cors-origins apps all apps'
-          : isAllowedOrigin(['localhost'], origin)
-            ? ', and --cors-origins localhost all of this machine'
-            : '')
+    kind === 'apps' || hostOf(origin) !== undefined
+      ? `Pages of ${origin} may not use this server; --cors-origins ${origin} would let them${more}`
       : 'Pages of other origins may not use this server; --cors-origins says which ones may'
   return new CllmError('origin_not_allowed', message, { details: { origin } })
 }

@@ -87,8 +87,7 @@ export class KoaTransport implements Transport {
       streams: new ResumableStreams(context.clock),
     }
     const { protocols } = options
-    const security = secure(options.security ?? {}, context, this.#hosts)
-    const { access, observers } = security
+    const { access, observers, middleware } = secure(options.security ?? {}, context, this.#hosts)
     const surroundings = { ...context, ...(access && { access }) }
     const open: OpenRequests = new Map()
     const fetcher = options.mediaUrls && new MediaFetcher(options.mediaUrls, context.clock)
@@ -118,7 +117,7 @@ export class KoaTransport implements Transport {
       if (!isClientGone(error)) context.logger.error({ err: error }, 'response failed')
     })
     const guard = guardGate(this.#gate, options.isReady)
-    for (const each of [begin, handleErrors, guard, ...security.middleware]) app.use(each)
+    for (const each of [begin, handleErrors, guard, ...middleware]) app.use(each)
     for (const protocol of protocols) {
       if (protocol.within === undefined) continue
       app.use(async (ctx, next) => await protocol.within?.(ctx.headers, next))

@@ -261,6 +261,12 @@ testEach('embeddings through every API', async (t) => {
     const error = json['error'] as string | { message: string }
     t.match(typeof error === 'string' ? error : error.message, message)
   }
+  let embedded = 0
+  const embed = server.client.embed.bind(server.client)
+  server.client.embed = async (...given) => await embed(...given).finally(() => embedded++)
+  const many = { input: Array.from({ length: 200 }, () => 'a'), dimensions: 9999 }
+  t.equal((await ask('/v1/embeddings', many)).status, 400)
+  t.ok(embedded < 20, `${embedded} of 200 are computed`)
   t.same(server.backend.violations, [])
 })
 

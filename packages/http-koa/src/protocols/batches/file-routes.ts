@@ -25,8 +25,7 @@ const uploadSchema = z.object({
   expires_after: z.unknown().optional(),
 })
 
-/** OpenAI's routes of files, for batches. */
-export const fileRoutes: readonly Route<BatchesContext>[] = [
+const routes: readonly Route<BatchesContext>[] = [
   post('/v1/files', 'user', 'Upload the lines of a batch, as multipart/form-data', upload, {
     form: uploadSchema,
   }),
@@ -79,6 +78,9 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
     return isAnthropic(call) ? { id, type: 'file_deleted' } : { id, object: 'file', deleted: true }
   }),
 ]
+
+/** OpenAI's routes of files, for batches. */
+export const fileRoutes = routes.map((route) => ({ ...route, isAnthropics: true }))
 
 /** @throws `invalid_request` where a batch reads the file */
 async function checkUnused(id: string, store: BatchesContext['store']): Promise<void> {

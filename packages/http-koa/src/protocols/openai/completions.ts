@@ -45,7 +45,8 @@ export async function toCompletionRequests(
   const promptLogprobs = isScored(fields) ? fields.logprobs : undefined
   const settings = {
     ...(await sharedSettings(fields, client)),
-    ...(isScored(fields) && scoringSettings(fields)),
+    // who scores a text cuts one token off, as lm-evaluation-harness does: it is there even where the model would end
+    ...(isScored(fields) && (fields.max_tokens ?? 2) < 2 && { maxTokens: 1, ignoreEos: true }),
     constraint,
     logprobs,
     promptLogprobs,
@@ -66,13 +67,6 @@ export async function toCompletionRequests(
 /** Whether the log probabilities of the prompt are wanted, too. */
 const isScored = ({ echo, logprobs }: CompletionsFields): boolean =>
   echo === true && logprobs !== undefined
-
-/**
- * One token at least is generated. Those who score a text ask for one and cut it off, as
- * lm-evaluation-harness does: so it must be there, even where the model would end.
- */
-const scoringSettings = ({ max_tokens: maxTokens }: CompletionsFields) =>
-  maxTokens === undefined || maxTokens > 1 ? {} : { maxTokens: 1, ignoreEos: true }
 
 function refuse(fields: CompletionsFields): void {
   if (fields.max_tokens === 0 && !isScored(fields)) {

@@ -13,7 +13,6 @@ import {
 import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { integer, largest } from '../../fields/fields.js'
 import { defined, type SharedStates } from '@cllm/core'
-import { expectedField } from '../../request/refusals.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import {
   defineProtocol,
@@ -57,7 +56,10 @@ const embeddingsSchema = z.object({
 async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer> {
   const { fields } = call
   const { model, client } = call.open(fields.model)
-  const made = await embedAll(client, await readPrompts(client, fields.input), call.signal)
+  const prompts = await readPrompts(client, fields.input)
+  // a store of vectors has room for no others than were asked for
+  const { dimensions = 0 } = fields
+  const made = await embedAll(client, prompts, call.signal, { dimensions })
   const isBase64 = fields.encoding_format === 'base64'
   const tokens = countTokens(made)
   return {
@@ -65,11 +67,6 @@ async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer
     id: `embd-${requestId(call.random)}`,
     object: 'list',
     data: made.map((one, index) => {
-      const { length } = one.vector
-      // a store of vectors has room for no others than were asked for
-      if ((fields.dimensions ?? 0) > length) {
-        throw expectedField('dimensions', `at most ${length}, which this model has`)
-      }
       const vector = shortened(one.vector, fields.dimensions)
       return { object: 'embedding', index, embedding: isBase64 ? toBase64(vector) : vector }
     }),
@@ -109,8 +106,8 @@ const both = (...routes: readonly Route<OpenAiContext>[]): Route<OpenAiContext>[
   ])
 
 const routes: readonly Route<OpenAiContext>[] = [
-  get('/v1/models', 'user', 'The models that are served', listModels),
-  get('/v1/models/*id', 'user', 'One model', showModel),
+  get('/v1/models', 'user', 'The models that are served', listModels, { isAnthropics: true }),
+  get('/v1/models/*id', 'user', 'One model', showModel, { isAnthropics: true }),
   ...both(
     post('/v1/chat/completions', 'user', 'Answer a conversation', chatCompletions, {
       body: chatSchema,

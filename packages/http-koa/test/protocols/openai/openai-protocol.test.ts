@@ -113,7 +113,7 @@ testEach('conformance', async (t) => {
 })
 
 testEach('models', async (t) => {
-  const { get, client } = await start(t)
+  const { get, post, client } = await start(t)
   const { model, limits } = await client.info()
   t.match(await (await get('/v1/models')).json(), {
     object: 'list',
@@ -131,6 +131,13 @@ testEach('models', async (t) => {
     capabilities: null,
     lifecycle: 'active',
   }
+  t.match(await (await get('/v1/models/none', init)).json(), { type: 'error' })
+  const wrong = await post('/v1/chat/completions', {}, init)
+  t.match(
+    await wrong.json(),
+    { type: undefined, error: { param: 'messages' } },
+    'nobody else has it',
+  )
   t.match(await (await get('/v1/models', init)).json(), {
     data: [known],
     has_more: false,
