@@ -167,6 +167,10 @@ export class LlamaCppTokenizer implements Tokenizer {
     return this.vocabulary.bytes(token)
   }
 
+  controlText(token: TokenId): string {
+    return this.vocabulary.controlText(token)
+  }
+
   createDecoder(before?: readonly TokenId[], options?: DecoderOptions): TokenDecoder {
     return new Decoder(this.vocabulary, before, options?.marks)
   }

@@ -135,6 +135,8 @@ export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 function pieceOf(tokenizer: Tokenizer, token: TokenId): string | number[] {
+  const shown = tokenizer.controlText?.(token) ?? ''
+  if (shown !== '') return shown
   const bytes = tokenizer.bytesOf?.(token)
   if (bytes === undefined) return tokenizer.decode([token])
   return attempt(() => utf8.decode(bytes)) ?? [...bytes]

@@ -73,6 +73,10 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
       const added = whole.length - tokens.length
       assert(added === 0 || added === 1, `addBos adds ${added} tokens, expected 0 or 1`)
       assert.deepEqual(whole.slice(added), tokens)
+      const [begin = 0] = whole
+      if (added === 0 || tokenizer.controlText === undefined) continue
+      const shown = tokenizer.encode(tokenizer.controlText(begin), { addBos: false })
+      assert.deepEqual(shown, [begin], 'a prompt can write it, too')
     }
   })
 

@@ -119,6 +119,10 @@ export class FakeTokenizer implements Tokenizer {
     return fakePieces[token] ?? new Uint8Array()
   }
 
+  controlText(token: TokenId): string {
+    return fakeSpecialTokens[token] ?? ''
+  }
+
   createDecoder(before: readonly TokenId[] = []): TokenDecoder {
     const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
     const push = (token: TokenId) => decoder.decode(this.#piece(token), { stream: true })

@@ -87,7 +87,7 @@ export interface EngineCalls {
   detokenize(tokens: readonly TokenId[]): Promise<string>
   /**
    * The text of each token, with its leading space; of one that is no whole text, as a part of a character,
-   * its bytes. Empty for control tokens. Throws `invalid_token`.
+   * its bytes. A control token's is how a prompt writes it. Throws `invalid_token`.
    */
   pieces(tokens: readonly TokenId[]): Promise<(string | number[])[]>
   /**

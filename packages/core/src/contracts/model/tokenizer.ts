@@ -139,6 +139,8 @@ export interface Tokenizer {
    * Without this method, `decode` is used.
    */
   bytesOf?(token: TokenId): Uint8Array
+  /** How a prompt writes a control token; empty for others. Without this method, none is shown. */
+  controlText?(token: TokenId): string
   /** A decoder for text that continues `before` (which is not returned again). */
   createDecoder(before?: readonly TokenId[], options?: DecoderOptions): TokenDecoder
   /** Whether the model means to stop with this token. */

@@ -99,10 +99,14 @@ const detokenizeSchema = z.object({ tokens: tokenIds, model: name.optional() })
 
 /** `POST /detokenize`: the text of tokens. */
 async function detokenize(call: CallOf<typeof detokenizeSchema>): Promise<Answer> {
-  const { fields } = call
-  const content = await call.open(fields.model).client.detokenize(fields.tokens)
-  // as vLLM's clients read it
-  return { content, prompt: content }
+  const { fields, signal } = call
+  const { client } = call.open(fields.model)
+  const pieces = await piecesOf(client, fields.tokens, signal)
+  const content = Buffer.concat(pieces.map((piece) => Buffer.from(piece as string))).toString()
+  const start = await client.detokenize(fields.tokens.slice(0, 1))
+  // vLLM's is without the space that tokenizers put before a text
+  const isSpaced = content.startsWith(' ') && !start.startsWith(' ')
+  return { content, prompt: isSpaced ? content.slice(1) : content }
 }
 
 /** The body of `POST /apply-template`. */

@@ -172,9 +172,12 @@ testEach('the routes of llama-server', async (t) => {
       .encode('a€', { addBos: false })
       .map((id, index) => ({ id, piece: ['a', [226, 130], [172]][index] })),
   })
-  t.same((await ask('/detokenize', { tokens: tokenizer.encode('€') })).json, {
-    content: '€',
-    prompt: '€',
+  t.same((await ask('/detokenize', { tokens: tokenizer.encode('€</s>') })).json, {
+    content: '<s>€</s>',
+    prompt: '<s>€</s>',
+  })
+  t.match((await ask('/tokenize', { content: 'a</s>', with_pieces: true })).json, {
+    tokens: [{ piece: 'a' }, { piece: '</s>' }],
   })
   const forVllm = { max_model_len: 100, token_strs: null }
   const tokens = tokenizer.encode('euro')
