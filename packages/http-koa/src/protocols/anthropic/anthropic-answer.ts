@@ -143,6 +143,12 @@ function usageOf(usage: Usage, thinking: number, kept = 0) {
     cache_read_input_tokens: cachedTokens,
     output_tokens: generatedTokens,
     output_tokens_details: { thinking_tokens: thinking },
+    // Anthropic's servers say more; its types want each of these at least as null
+    cache_creation: null,
+    inference_geo: null,
+    server_tool_use: null,
+    service_tier: null,
+    speed: null,
   }
 }
 
