@@ -1,29 +1,22 @@
 import { type ChatMessage, type ChatRenderOptions, type ChatToolCall, defined } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../body/read-body.js'
-import { isObject, type JsonObject, list, text } from '../fields/fields.js'
+import { isObject, type JsonObject, list, object, text } from '../fields/fields.js'
 import { expectedField } from '../request/refusals.js'
 import { contentOf } from './message-content.js'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
-const areParts = (value: unknown): boolean => typeof value === 'string' || Array.isArray(value)
-
 /** A text, or its parts, which are looked at one by one. */
 export const partsSchema = (expected: string) =>
-  z
-    .custom<string | readonly unknown[]>(areParts, expected)
-    .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] })
+  z.union([z.string(), z.array(z.unknown())], expected)
 
 /** A text, or its parts. */
 export const contentSchema = partsSchema('a string or an array of parts')
 
 const name = z.string('a name').min(1, 'a name')
 const objectAsText = 'a JSON object as a string'
-const areArguments = (value: unknown): boolean => typeof value === 'string' || isObject(value)
-const callArguments = z
-  .custom<string | JsonObject>(areArguments, objectAsText)
-  .meta({ type: 'string' })
+const callArguments = z.union([text, object], objectAsText)
 const functionExpected = 'an object with name and arguments'
 
 const toolCall = z

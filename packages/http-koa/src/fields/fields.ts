@@ -87,11 +87,7 @@ export const logitBias = z
 const isBias = ([token, bias]: readonly [string, unknown]): boolean =>
   /^\d{1,10}$/.test(token) && typeof bias === 'number' && Math.abs(bias) <= 100
 
-/** Whether a value is a list of token ids; the engine checks them against the vocabulary. */
-export const isTokenList = (value: unknown): value is number[] =>
-  Array.isArray(value) && value.every((id) => Number.isInteger(id) && (id as number) >= 0)
-
-/** Token ids to detokenize; the engine reports the first invalid one, where zod would report all. */
+/** Token ids; the engine checks them and reports the first invalid one, where zod would report all. */
 export const tokenIds = z
   .custom<number[]>(Array.isArray, 'an array of token ids')
   .meta({ type: 'array', items: { type: 'integer', minimum: 0 } })

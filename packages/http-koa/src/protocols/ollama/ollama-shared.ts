@@ -10,7 +10,7 @@ import {
   seed,
   keepAliveField,
 } from '../../fields/fields.js'
-import type { UnknownFields, JsonObject } from '../../fields/fields.js'
+import type { UnknownFields } from '../../fields/fields.js'
 import {
   type ProtocolDefaults,
   type RequestSettings,
@@ -144,19 +144,9 @@ export const sharedFields = {
   model: z.string('the name of a model').min(1, 'the name of a model'),
   stream: boolean.optional(),
   options: optionsSchema.optional(),
-  format: z
-    .custom<string | JsonObject>(
-      (value) => value === '' || value === 'json' || (typeof value === 'object' && value !== null),
-      'json or a JSON schema',
-    )
-    .meta({ anyOf: [{ enum: ['', 'json'] }, { type: 'object' }] })
-    .optional(),
+  format: z.union([z.enum(['', 'json']), object], 'json or a JSON schema').optional(),
   think: z
-    .custom<boolean | string>(
-      (value) => typeof value === 'boolean' || ['high', 'medium', 'low'].includes(value as string),
-      'true, false, high, medium or low',
-    )
-    .meta({ anyOf: [{ type: 'boolean' }, { enum: ['high', 'medium', 'low'] }] })
+    .union([boolean, z.enum(['high', 'medium', 'low'])], 'true, false, high, medium or low')
     .optional(),
   keep_alive: keepAliveField,
   logprobs: boolean.optional(),

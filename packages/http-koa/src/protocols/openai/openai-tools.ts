@@ -143,8 +143,6 @@ export const toolsSchema = list(
   { most: [1024, 'at most 1024 tools'] },
 )
 
-type ToolsOfChat = z.output<typeof toolsSchema>
-
 /**
  * The functions and free-form tools among the tools of a client. What this server cannot call (such as
  * searches) is passed over, so that the model answers without it; the log says so.
@@ -168,7 +166,10 @@ export function functionsOf<Tool extends { readonly type: string }>(
  *
  * @throws `invalid_request` for one without a name
  */
-export const functionsOfChat = (tools: ToolsOfChat, logger: Logger): readonly ClientFunction[] =>
+export const functionsOfChat = (
+  tools: z.output<typeof toolsSchema>,
+  logger: Logger,
+): readonly ClientFunction[] =>
   functionsOf(tools, logger, ({ type, function: called, custom }, index) => {
     if (type !== 'function' && type !== 'custom') return undefined
     if (type === 'function' && called !== undefined) return called
@@ -176,18 +177,12 @@ export const functionsOfChat = (tools: ToolsOfChat, logger: Logger): readonly Cl
     throw expectedField(`tools.${index}.${type}`, 'an object with a name')
   })
 
-/** `any` is Mistral's word for `required`. */
-const choices: readonly unknown[] = ['none', 'auto', 'required', 'any']
+/** Which tools may or must be called; `any` is Mistral's word for `required`. */
+export const toolChoiceSchema = z.union(
+  [z.enum(['none', 'auto', 'required', 'any']), object],
+  'none, auto, required or a tool',
+)
 
-/** Which tools may or must be called. */
-export const toolChoiceSchema = z
-  .custom<ToolChoice>(
-    (value) => choices.includes(value) || (typeof value === 'object' && value !== null),
-    'none, auto, required or a tool',
-  )
-  .meta({ anyOf: [{ enum: choices }, { type: 'object' }] })
-
-/** `none`, `auto`, `required` (or `any`) or a tool. */
 type ToolChoice = string | JsonObject
 
 /**
