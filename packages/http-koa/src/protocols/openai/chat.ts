@@ -89,7 +89,11 @@ export async function countChatTokens(call: CallOf<typeof chatSchema>): Promise<
  * Whether calls are streamed piece by piece. Mistral's SDKs want the name in each piece, which others put
  * together; Mistral itself sends whole calls.
  */
-const streamsCalls = (call: Call): boolean => !/^mistral-client-/i.test(call.header('User-Agent'))
+const streamsCalls = (call: Call): boolean =>
+  // browsers do not let it set the first
+  ![call.header('User-Agent'), call.header('X-Mistral-User-Agent')].some((agent) =>
+    agent.startsWith('mistral-client-'),
+  )
 
 /**
  * Writes the answers as `chat.completion.chunk` events, then `[DONE]`.
@@ -104,12 +108,12 @@ function chatChunks(
   write: (text: string) => void,
 ): Encoder<MergedEvent> {
   const { clock, fields } = call
-  const includeUsage = fields.stream_options?.include_usage ?? false
-  // its clients read it in the last chunk with an answer, and fail at one without
-  const isForMistral = /mistral/i.test(call.header('User-Agent')) && !includeUsage
+  const includeUsage = fields.stream_options?.include_usage ?? undefined
+  // who does not know the field may read it in the last chunk with an answer, as of Mistral and DeepSeek
+  const isUnasked = includeUsage === undefined
   const hasTimings = fields.timings_per_token === true
   const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
-  const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
+  const closing = `${includeUsage === true ? ',"usage":null' : ''}}\n\n`
   const answers = generations.map(({ promptTokens }) => ({
     timings: new StreamTimings(clock, promptTokens),
     /** Those for the next chunk. */
@@ -183,11 +187,11 @@ function chatChunks(
       say(index, parser.end())
       endInput(index)
       ended.push({ end: event, reasoningTokens: parser.reasoningTokens })
-      const usage = isForMistral && ended.length === answers.length ? usageText() : ''
+      const usage = isUnasked && ended.length === answers.length ? usageText() : ''
       send(index, '{}', finishOf(event.reason, answer.calls > 0), usage)
     },
     end() {
-      if (includeUsage) {
+      if (includeUsage === true) {
         const timings = JSON.stringify(timingsOf(ended[0]!.end))
         write(`${opening}[]${usageText()},"timings":${timings}}\n\n`)
       }
