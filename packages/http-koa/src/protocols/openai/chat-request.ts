@@ -15,6 +15,7 @@ import type { FunctionsByName } from './openai-tools.js'
 
 const refused = refusing({
   functions: [z.array(z.unknown(), 'an array'), 'replaced by tools and tool_choice'],
+  function_call: [z.unknown(), 'replaced by tools and tool_choice', 'auto', 'none'],
   echo: [boolean, 'an answer comes without the message that it goes on with'],
   reasoning_format: [z.unknown(), 'thoughts come as reasoning_content', 'auto', 'deepseek'],
 })
@@ -28,7 +29,6 @@ export const chatSchema = z.object({
   top_logprobs: integer(0, 20).optional(),
   tools: toolsSchema.optional(),
   tool_choice: toolChoiceSchema.optional(),
-  function_call: z.unknown().optional(),
   parallel_tool_calls: boolean.optional(),
   chat_template_kwargs: object.optional(),
   reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
@@ -58,8 +58,9 @@ export async function toChatRequest(
 ): Promise<ChatRequest> {
   const { fields, logger } = call
   const { model, client } = call.open(fields.model)
-  const { logprobs, top_logprobs: top = 0, parallel_tool_calls: isParallel } = fields
-  if (top > 0 && logprobs !== true) throw expectedField('top_logprobs', 'logprobs to be true')
+  const { n_probs: most = 0, parallel_tool_calls: isParallel } = fields
+  const { logprobs = most > 0, top_logprobs: top = most } = fields
+  if (top > 0 && !logprobs) throw expectedField('top_logprobs', 'logprobs to be true')
   refused.check(fields)
   const other = fields.modalities?.find((modality) => modality !== 'text')
   if (other !== undefined)
@@ -69,9 +70,8 @@ export async function toChatRequest(
   const effort = budget === 0 ? 'none' : fields.reasoning_effort
   const { tools = [], tool_choice: choice } = fields
   const hasTools = tools.length > 0 || choice !== undefined
-  const offered = hasTools
-    ? offerTools(functionsOfChat(tools, logger), choice, isParallel)
-    : undefined
+  const functions = functionsOfChat(tools, logger)
+  const offered = hasTools ? offerTools(functions, choice, isParallel) : undefined
   const prepared = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
     tools: offered?.tools ?? [],
@@ -90,7 +90,7 @@ export async function toChatRequest(
     ...shared,
     maxTokens: fields.max_completion_tokens ?? shared.maxTokens,
     constraint,
-    logprobs: logprobs === true ? top : undefined,
+    logprobs: logprobs ? top : undefined,
     marks,
   }
   return {

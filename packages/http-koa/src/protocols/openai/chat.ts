@@ -53,7 +53,7 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
       ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
       ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, offered)) }),
     },
-    logprobs: fields.logprobs === true ? chatLogprobs(logprobs) : null,
+    logprobs: request.logprobs !== undefined ? chatLogprobs(logprobs) : null,
     finish_reason: finishOf(end.reason, calls.length > 0),
   }))
   const isVerbose = fields.verbose ?? verboseLevel.test(openAi.log?.level ?? '')

@@ -41,8 +41,9 @@ export async function toCompletionRequests(
   const constraint = await onlyConstraint(client, askedConstraints(fields))
   const times = answersPerPrompt(fields)
   const ranks = times > (fields.n ?? 1)
-  const logprobs = fields.logprobs ?? (ranks ? 0 : undefined)
-  const promptLogprobs = isScored(fields) ? fields.logprobs : undefined
+  const wanted = likeliestOf(fields)
+  const logprobs = wanted ?? (ranks ? 0 : undefined)
+  const promptLogprobs = isScored(fields) ? wanted : undefined
   const settings = {
     ...(await sharedSettings(fields, client)),
     // who scores a text cuts one token off, as lm-evaluation-harness does: it is there even where the model would end
@@ -65,8 +66,12 @@ export async function toCompletionRequests(
 }
 
 /** Whether the log probabilities of the prompt are wanted, too. */
-const isScored = ({ echo, logprobs }: CompletionsFields): boolean =>
-  echo === true && logprobs !== undefined
+const isScored = (fields: CompletionsFields): boolean =>
+  fields.echo === true && likeliestOf(fields) !== undefined
+
+/** How many of the likeliest tokens are wanted with each token; undefined: no log probabilities. */
+const likeliestOf = ({ logprobs, n_probs: most = 0 }: CompletionsFields): number | undefined =>
+  logprobs ?? (most > 0 ? most : undefined)
 
 function refuse(fields: CompletionsFields): void {
   if (fields.max_tokens === 0 && !isScored(fields)) {
@@ -107,7 +112,7 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
     )
   }
   const answers = await Promise.all(generations.map((generation) => collect(generation)))
-  const hasLogprobs = fields.logprobs !== undefined
+  const hasLogprobs = likeliestOf(fields) !== undefined
   const times = answersPerPrompt(fields)
   return {
     ...head,

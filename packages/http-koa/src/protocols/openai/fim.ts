@@ -14,6 +14,7 @@ export const fimSchema = completionsSchema
     best_of: true,
     echo: true,
     logprobs: true,
+    n_probs: true,
     stream_options: true,
     return_progress: true,
     timings_per_token: true,

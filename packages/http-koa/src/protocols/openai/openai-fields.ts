@@ -188,6 +188,8 @@ export const sharedFields = {
   user: z.string('a string').optional(),
   max_tokens: maxTokensField.optional(),
   n_predict: maxTokensField.optional(),
+  // how llama-server's clients ask for the likeliest tokens, where `logprobs` does not
+  n_probs: integer(0, 20).optional(),
   cache_prompt: boolean.optional(),
   ...commonFields,
   samplers: samplersField.optional(),

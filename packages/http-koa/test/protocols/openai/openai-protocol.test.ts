@@ -622,6 +622,8 @@ testEach('log probabilities', async (t) => {
     ({ choices }) => (choices as Choice[])[0]?.logprobs?.content ?? [],
   )
   t.same(streamed, content, 'streamed the same')
+  const probable = (await ask(chat, { ...body, n_probs: 3 })).json['choices']
+  t.match(probable, [{ logprobs: { content } }], "as llama-server's clients say it")
 
   const path = '/v1/completions'
   const text = { prompt: 'free', max_tokens: 4, seed: 1, logprobs: 2 }
@@ -634,6 +636,8 @@ testEach('log probabilities', async (t) => {
     ({ choices }) => (choices as (typeof first)[])[0]?.logprobs?.text_offset ?? [],
   )
   t.same(offsets, first.logprobs.text_offset)
+  const probed = (await ask(path, { ...text, logprobs: undefined, n_probs: 2 })).json['choices']
+  t.match(probed, [{ logprobs: first.logprobs }], "as llama-server's clients say it")
 })
 
 testEach('what cannot be done is refused, naming the field', async (t) => {
@@ -670,6 +674,7 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     [chat, { temperature: 'hot' }, 'invalid_request', /^temperature$/],
     [chat, { min_tokens: 3 }, 'unsupported', /^min_tokens$/],
     [chat, { functions: [{ name: 'f' }] }, 'unsupported', /^functions$/],
+    [chat, { function_call: { name: 'f' } }, 'unsupported', /^function_call$/],
     [chat, { stop_token_ids: [3] }, 'unsupported', /^stop_token_ids$/],
     [chat, { include_stop_str_in_output: true }, 'unsupported', /^include_stop_str_in_output$/],
     [chat, { prompt_logprobs: 0 }, 'unsupported', /^prompt_logprobs$/],
