@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import type { KoaProtocol } from '../routes/koa-context.js'
 import { defineProtocol, PROTOCOLS } from '../routes/define-protocol.js'
-import { bindRoutes, get, Reply, type Route } from '../routes/route.js'
+import { bindRoutes, type Call, get, Reply, type Route } from '../routes/route.js'
 import { openApiDocument, type OpenApiDocument } from './openapi-document.js'
 import { formType } from '../body/read-body.js'
 
@@ -20,19 +20,15 @@ const { version: packageVersion } = createRequire(import.meta.url)('../../packag
 /** Makes the description for the first who asks: it takes a tenth of the server's start. */
 type Describe = () => OpenApiDocument
 
+const showPage = (_call: Call, describe: Describe) =>
+  new Reply(docsPage(describe()), { type: 'html' })
+
+const showScript = () => new Reply(docsScript, { type: 'js' })
+
 const routes: readonly Route<Describe>[] = [
   get('/openapi.json', 'open', 'This description', (_call, describe) => describe()),
-  get(
-    '/docs',
-    'open',
-    'This description as a page',
-    (_call, describe) => new Reply(docsPage(describe()), { type: 'html' }),
-    { answers: ['text/html'] },
-  ),
-  get('/docs/send.js', 'open', "That page's script", () => new Reply(docsScript, { type: 'js' }), {
-    isHidden: true,
-    isQuiet: true,
-  }),
+  get('/docs', 'open', 'This description as a page', showPage, { answers: ['text/html'] }),
+  get('/docs/send.js', 'open', 'Its script', showScript, { isHidden: true, isQuiet: true }),
 ]
 
 /** `GET /openapi.json`, generated from the schemas that check the requests, and a page at `/docs`. */

@@ -127,6 +127,16 @@ export const patch = routesOf('patch')
 /** A `DELETE` route of a protocol's table. */
 export const del = routesOf('delete')
 
+/** A body of which a null is a value, for a route's table. */
+export const exact = <Body extends z.ZodObject>(body: Body) => ({ body, reading: 'exact' }) as const
+/** The same, which is refused where it has an unknown field. */
+export const strict = <Body extends z.ZodObject>(body: Body) =>
+  ({ body, reading: 'strict' }) as const
+/** The media types of an answer that comes whole or as server-sent events. */
+export const wholeOrEvents = ['application/json', 'text/event-stream'] as const
+/** A body whose `stream` says which of both it is. */
+export const streamed = <Body extends z.ZodObject>(body: Body) => ({ body, answers: wholeOrEvents })
+
 /** What a handler returns: JSON, or a `Reply` or `StreamReply`; undefined: another route answers. */
 export type Answer = object | string | undefined
 

@@ -1,6 +1,6 @@
 import { defined } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { bindRoutes, get, put } from '../../routes/route.js'
+import { bindRoutes, exact, get, put } from '../../routes/route.js'
 import type { Route, Answer, Call, CallOf } from '../../routes/route.js'
 import { defineProtocol, KEY_STORE, LOG_LEVEL } from '../../routes/define-protocol.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
@@ -48,10 +48,7 @@ export interface AdminProtocolOptions {
 const routes: readonly Route<AdminContext>[] = [
   ...engineRoutes,
   get('/admin/log-level', 'admin', 'The log level', getLogLevel),
-  put('/admin/log-level', 'admin', 'Change the log level', putLogLevel, {
-    body: logLevelSchema,
-    reading: 'exact',
-  }),
+  put('/admin/log-level', 'admin', 'Change the log level', putLogLevel, exact(logLevelSchema)),
   ...keyRoutes,
   ...liveRoutes,
 ]

@@ -1,7 +1,8 @@
 import { CllmError, defined } from '@cllm/core'
 import type { EngineClient, EngineDirectory, PolicySetting, SchedulerInfo } from '@cllm/core'
 import { z } from 'zod'
-import { type Answer, type Call, del, get, post, put, type Route } from '../../routes/route.js'
+import { del, exact, get, post, put, strict } from '../../routes/route.js'
+import type { Answer, Call, Route } from '../../routes/route.js'
 import {
   engineInMemory,
   loadedEngine,
@@ -122,26 +123,16 @@ const ofModel = { query: modelQuery }
 
 /** The routes of an engine: its policy, what it keeps, and whose requests it has. */
 export const engineRoutes: readonly Route<unknown>[] = [
-  get(
-    '/admin/scheduler',
-    'admin',
-    'The active policy and the available ones',
-    getScheduler,
-    ofModel,
-  ),
+  get('/admin/scheduler', 'admin', 'The active policy and the others', getScheduler, ofModel),
   put('/admin/scheduler', 'admin', 'Swap the policy', putScheduler, {
-    query: modelQuery,
-    body: schedulerSchema,
-    reading: 'strict',
+    ...ofModel,
+    ...strict(schedulerSchema),
   }),
   get('/admin/cache', 'admin', 'What is kept of slots in RAM and in files', getCache, ofModel),
   post('/admin/cache', 'admin', 'Compute a prompt ahead and keep it', warmCache, {
-    query: modelQuery,
-    body: warmSchema,
-    reading: 'exact',
+    ...ofModel,
+    ...exact(warmSchema),
   }),
   del('/admin/cache', 'admin', 'Drop all of it', deleteCache, ofModel),
-  get('/admin/programs', 'admin', 'Agents and conversations: calls, tokens, pauses', getPrograms, {
-    query: modelQuery,
-  }),
+  get('/admin/programs', 'admin', 'Agents: calls, tokens, pauses', getPrograms, ofModel),
 ]

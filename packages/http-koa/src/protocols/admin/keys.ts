@@ -2,7 +2,7 @@ import { defined } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, name, type JsonObject } from '../../fields/fields.js'
 import { invalidField, orUnsupported } from '../../request/refusals.js'
-import { del, get, patch, post } from '../../routes/route.js'
+import { del, get, patch, post, strict } from '../../routes/route.js'
 import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/route.js'
 import { type ApiKey, keyRoles, type KeyStore } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
@@ -120,13 +120,7 @@ function ensure(store: KeyStore | undefined): KeyStore {
 /** The routes of API keys. */
 export const keyRoutes: readonly Route<KeysContext>[] = [
   get('/admin/keys', 'admin', 'The API keys, without their secrets', getKeys),
-  post('/admin/keys', 'admin', 'Make an API key, which is shown once', addKey, {
-    body: keySchema,
-    reading: 'strict',
-  }),
-  patch('/admin/keys/:name', 'admin', 'Change the limits of an API key', limitKey, {
-    body: limitsSchema,
-    reading: 'strict',
-  }),
+  post('/admin/keys', 'admin', 'Make an API key, which is shown once', addKey, strict(keySchema)),
+  patch('/admin/keys/:name', 'admin', 'Change its limits', limitKey, strict(limitsSchema)),
   del('/admin/keys', 'admin', 'Revoke an API key', removeKey, { query: keyQuery }),
 ]

@@ -6,7 +6,7 @@ import {
   modelQuery,
   neverLoaded,
 } from '../../engines/model-queries.js'
-import { eventStream, StreamReply, get } from '../../routes/route.js'
+import { eventStream, StreamReply, get, wholeOrEvents } from '../../routes/route.js'
 import type { Answer, Call, Route } from '../../routes/route.js'
 import { orUnsupported } from '../../request/refusals.js'
 import { errorBody } from '../../errors/error-body.js'
@@ -177,16 +177,12 @@ async function getRecorder(call: Call<unknown, ModelQuery>): Promise<Answer> {
 
 /** The routes of an engine's present and recent past. */
 export const liveRoutes: readonly Route<LiveContext>[] = [
-  get(
-    '/admin/recorder',
-    'admin',
-    'The requests and steps of the last minutes, without any text',
-    getRecorder,
-    { query: modelQuery },
-  ),
+  get('/admin/recorder', 'admin', 'Requests and steps of the last minutes', getRecorder, {
+    query: modelQuery,
+  }),
   get('/admin/live', 'admin', 'What goes on now, once or as server-sent events', getLive, {
     query: modelQuery,
-    answers: ['application/json', 'text/event-stream'],
+    answers: wholeOrEvents,
     isQuiet: true,
   }),
 ]

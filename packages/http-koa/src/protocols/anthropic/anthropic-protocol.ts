@@ -1,5 +1,6 @@
 import { countPrompt } from '../../request/prompt-text.js'
-import { type Answer, type CallOf, bindRoutes, type Route, post } from '../../routes/route.js'
+import { bindRoutes, post, streamed } from '../../routes/route.js'
+import type { Answer, CallOf, Route } from '../../routes/route.js'
 import { anthropicErrors, messages } from './anthropic-answer.js'
 import { countSchema, messageSchema, toPrompt } from './messages-request.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../../request/build-request.js'
@@ -27,16 +28,8 @@ async function countTokens(call: CallOf<typeof countSchema>): Promise<Answer> {
 }
 
 const routes: readonly Route<ProtocolDefaults>[] = [
-  post(
-    '/v1/messages',
-    'user',
-    "Answer a conversation, in the format of Anthropic's Messages API",
-    messages,
-    { body: messageSchema, answers: ['application/json', 'text/event-stream'] },
-  ),
-  post('/v1/messages/count_tokens', 'user', 'Count the tokens of a conversation', countTokens, {
-    body: countSchema,
-  }),
+  post('/v1/messages', 'user', 'Answer a conversation', messages, streamed(messageSchema)),
+  post('/v1/messages/count_tokens', 'user', 'Count its tokens', countTokens, { body: countSchema }),
 ]
 
 /** Anthropic's Messages API under `/v1/messages`; see `docs/api-anthropic.md`. */

@@ -5,7 +5,8 @@ import type { BatchRunner } from './batch-runner.js'
 import type { BatchKind, BatchStore } from './batch-store.js'
 import { type Kept, type Owner, type BatchObject, newId } from './batch-objects.js'
 import { z } from 'zod'
-import { type Route, post, get, type Answer, type Call, type CallOf } from '../../routes/route.js'
+import { get, post } from '../../routes/route.js'
+import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/route.js'
 import { integer } from '../../fields/fields.js'
 import { messagesEndpoint } from './batch-lines.js'
 
@@ -99,36 +100,23 @@ const querySchema = z.object({
 
 /** OpenAI's routes of batches. */
 export const batchRoutes: readonly Route<BatchesContext>[] = [
-  post(
-    '/v1/batches',
-    'user',
-    'Compute the requests of a file when nobody else is waiting',
-    create,
-    { body: createSchema },
-  ),
-  get(
-    '/v1/batches',
-    'user',
-    'The batches, the newest first',
-    async ({ query: page }, { store, runner }) => {
-      const batches = (await store.list('batches')).filter(
-        (one) => maySee(one) && one.object.endpoint !== messagesEndpoint,
-      )
-      const shown = batches.map(async ({ object }) => await runner.live(object))
-      return pageOf(await Promise.all(shown), page)
-    },
-    { query: querySchema },
-  ),
-  get(
-    '/v1/batches/:id',
-    'user',
-    'One batch, and how far it is',
-    async (call, { store, runner }) => {
-      return await runner.live((await find(store, 'batches', call.params['id'] ?? '')).object)
-    },
+  post('/v1/batches', 'user', 'Compute requests when nobody else waits', create, {
+    body: createSchema,
+  }),
+  get('/v1/batches', 'user', 'The batches, the newest first', listed, { query: querySchema }),
+  get('/v1/batches/:id', 'user', 'One batch, and how far it is', async (call, { store, runner }) =>
+    runner.live((await find(store, 'batches', call.params['id'] ?? '')).object),
   ),
   post('/v1/batches/:id/cancel', 'user', 'End a batch; what is answered stays', cancel),
 ]
+
+async function listed(call: QueryCallOf<typeof querySchema>, { store, runner }: BatchesContext) {
+  const batches = (await store.list('batches')).filter(
+    (one) => maySee(one) && one.object.endpoint !== messagesEndpoint,
+  )
+  const shown = batches.map(async ({ object }) => await runner.live(object))
+  return pageOf(await Promise.all(shown), call.query)
+}
 
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
   const { fields } = call

@@ -1,7 +1,8 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { file, readForm } from '../../body/read-body.js'
-import { type Route, post, get, del, type Answer, type Call, Reply } from '../../routes/route.js'
+import { del, get, post, Reply } from '../../routes/route.js'
+import type { Answer, Call, QueryCallOf, Route } from '../../routes/route.js'
 import { integer } from '../../fields/fields.js'
 import { unsupported } from '../../request/refusals.js'
 import { isAnthropic } from '../../request/generation.js'
@@ -29,20 +30,9 @@ const routes: readonly Route<BatchesContext>[] = [
   post('/v1/files', 'user', 'Upload the lines of a batch, as multipart/form-data', upload, {
     form: uploadSchema,
   }),
-  get(
-    '/v1/files',
-    'user',
-    'The files that were uploaded, and those of batches',
-    async (call, { store }) => {
-      const { purpose, order, limit, page, after_id, after = page ?? after_id } = call.query
-      const files = (await store.list('files')).filter(maySee).map(({ object }) => object)
-      const wanted = files.filter((file) => purpose === undefined || file.purpose === purpose)
-      const listed = pageOf(order === 'asc' ? wanted.toReversed() : wanted, { after, limit })
-      const next_page = listed.has_more ? listed.last_id : null
-      return { ...listed, next_page, data: listed.data.map((file) => shownTo(call, file)) }
-    },
-    { query: querySchema },
-  ),
+  get('/v1/files', 'user', 'The files that were uploaded, and those of batches', listed, {
+    query: querySchema,
+  }),
   get('/v1/files/:id', 'user', 'One file, without its content', async (call, { store }) => {
     const { object } = await find(store, 'files', call.params['id'] ?? '')
     return shownTo(call, object)
@@ -81,6 +71,15 @@ const routes: readonly Route<BatchesContext>[] = [
 
 /** OpenAI's routes of files, for batches. */
 export const fileRoutes = routes.map((route) => ({ ...route, isAnthropics: true }))
+
+async function listed(call: QueryCallOf<typeof querySchema>, { store }: BatchesContext) {
+  const { purpose, order, limit, page, after_id, after = page ?? after_id } = call.query
+  const files = (await store.list('files')).filter(maySee).map(({ object }) => object)
+  const wanted = files.filter((file) => purpose === undefined || file.purpose === purpose)
+  const found = pageOf(order === 'asc' ? wanted.toReversed() : wanted, { after, limit })
+  const next_page = found.has_more ? found.last_id : null
+  return { ...found, next_page, data: found.data.map((file) => shownTo(call, file)) }
+}
 
 /** @throws `invalid_request` where a batch reads the file */
 async function checkUnused(id: string, store: BatchesContext['store']): Promise<void> {

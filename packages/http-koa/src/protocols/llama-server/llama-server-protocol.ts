@@ -1,7 +1,7 @@
 import { statusElsewhere } from '../../errors/error-body.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import { bindRoutes, type Route, post } from '../../routes/route.js'
+import { bindRoutes, type Route, post, streamed } from '../../routes/route.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
 import { completion } from './completion.js'
@@ -27,15 +27,10 @@ export interface LlamaServerProtocolOptions {
 
 const optionsSchema = defaultsOptions.extend({ slots: boolean.optional() })
 
-const completed = { body: completionSchema, answers: ['application/json', 'text/event-stream'] }
-
 const routes: readonly Route<LlamaServerContext>[] = [
-  post('/completion', 'user', 'Continue a text', completion, completed),
-  post('/completions', 'user', 'The same as /completion', completion, completed),
-  post('/infill', 'user', 'Fill in the text between a prefix and a suffix', infill, {
-    ...completed,
-    body: infillSchema,
-  }),
+  post('/completion', 'user', 'Continue a text', completion, streamed(completionSchema)),
+  post('/completions', 'user', 'The same', completion, streamed(completionSchema)),
+  post('/infill', 'user', 'Write what stands between two texts', infill, streamed(infillSchema)),
   ...textRoutes,
   ...stateRoutes,
 ]

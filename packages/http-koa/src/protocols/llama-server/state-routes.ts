@@ -171,23 +171,13 @@ const adaptersSchema = z.object({ adapters: adapterChoices })
 export const stateRoutes: readonly Route<LlamaServerContext>[] = [
   get('/props', 'user', 'The model and the defaults', props, { query: modelQuery }),
   get('/slots', 'user', 'The state of the slots', slots, { query: slotsQuery }),
-  post('/slots/:id', 'user', 'Save, restore or erase a slot', slotAction, {
-    query: slotActionQuery,
+  post('/slots/:id', 'user', 'Save, restore or erase one', slotAction, { query: slotActionQuery }),
+  get('/lora-adapters', 'user', 'The adapters, and the default ones', loraAdapters, {
+    query: modelQuery,
   }),
-  get(
-    '/lora-adapters',
-    'user',
-    'The adapters, and which are applied to requests that name none',
-    loraAdapters,
-    { query: modelQuery },
-  ),
-  post(
-    '/lora-adapters',
-    'admin',
-    'Apply adapters to all requests that name none',
-    setLoraAdapters,
-    { query: modelQuery },
-  ),
+  post('/lora-adapters', 'admin', 'Apply adapters to requests that name none', setLoraAdapters, {
+    query: modelQuery,
+  }),
   get('/health', 'open', 'Health', health, { isQuiet: true, errors: nativeErrors }),
   get('/v1/health', 'open', 'Health', health, { isQuiet: true, errors: openAiErrors }),
 ]

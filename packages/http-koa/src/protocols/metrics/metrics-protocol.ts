@@ -78,19 +78,13 @@ export function metricsProtocol({
     })
   }
 
+  const tellLoad = async ({ clock, engines: all }: Call) =>
+    new Reply(await load.read(all, clock), { type: load.contentType })
+
+  const quiet = { isQuiet: true, answers: ['text/plain'] }
   const routes: readonly Route<undefined>[] = [
-    get('/metrics', 'metrics', 'Metrics for Prometheus', scrape, {
-      isQuiet: true,
-      answers: ['text/plain'],
-    }),
-    get(
-      '/metrics/load',
-      'open',
-      'How busy the models are, for endpoint pickers and autoscalers',
-      async ({ clock, engines: all }) =>
-        new Reply(await load.read(all, clock), { type: load.contentType }),
-      { isQuiet: true, answers: ['text/plain'] },
-    ),
+    get('/metrics', 'metrics', 'Metrics for Prometheus', scrape, quiet),
+    get('/metrics/load', 'open', 'How busy the models are, for endpoint pickers', tellLoad, quiet),
   ]
 
   return {

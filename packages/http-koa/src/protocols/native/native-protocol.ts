@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import { defined, defaultEngineOptions } from '@cllm/core'
-import { bindRoutes, get, post } from '../../routes/route.js'
+import { bindRoutes, exact, get, post, wholeOrEvents } from '../../routes/route.js'
 import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol, MAX_QUEUED_REQUESTS } from '../../routes/define-protocol.js'
@@ -62,24 +62,17 @@ const routes: readonly Route<NativeContext>[] = [
     isQuiet: true,
   }),
   post('/generate', 'user', 'Generate text', generate, {
-    body: generateSchema,
-    reading: 'exact',
-    answers: ['application/json', 'text/event-stream'],
+    ...exact(generateSchema),
+    answers: wholeOrEvents,
   }),
-  post(
-    '/generate_stream',
-    'user',
-    'Generate text, streamed as server-sent events',
-    generateStream,
-    { body: generateSchema, reading: 'exact', answers: ['text/event-stream'] },
-  ),
-  post('/encode', 'user', 'Tokenize a text', encode, { body: encodeSchema, reading: 'exact' }),
-  post('/decode', 'user', 'Detokenize tokens', decode, { body: decodeSchema, reading: 'exact' }),
+  post('/generate_stream', 'user', 'The same as server-sent events', generateStream, {
+    ...exact(generateSchema),
+    answers: ['text/event-stream'],
+  }),
+  post('/encode', 'user', 'Tokenize a text', encode, exact(encodeSchema)),
+  post('/decode', 'user', 'Detokenize tokens', decode, exact(decodeSchema)),
   get('/model/info', 'user', 'The model and its shape', modelInfo, { query: modelQuery }),
-  post('/benchmark', 'admin', 'Run concurrent generations and measure their speed', benchmark, {
-    body: benchmarkSchema,
-    reading: 'exact',
-  }),
+  post('/benchmark', 'admin', 'Measure concurrent generations', benchmark, exact(benchmarkSchema)),
   get('/requests/:id', 'user', 'The history of a request', requestReport),
   get('/health/live', 'open', 'Liveness probe', live, { isQuiet: true, isAlways: true }),
   get('/health/ready', 'open', 'Readiness probe', ready, { isQuiet: true }),

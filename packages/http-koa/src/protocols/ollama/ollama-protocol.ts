@@ -1,4 +1,5 @@
 import { defined } from '@cllm/core'
+import type { z } from 'zod'
 import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
 import type { ModelStore } from '../../routes/define-protocol.js'
 import { statusElsewhere } from '../../errors/error-body.js'
@@ -29,48 +30,30 @@ export interface OllamaProtocolOptions {
 /** The version of Ollama whose API is spoken: clients refuse older ones. */
 const spokenVersion = '0.14.0'
 
-const streams = ['application/x-ndjson', 'application/json']
+/** A body whose answer comes a JSON value a line, unless its `stream` is false. */
+const inLines = <Body extends z.ZodObject>(body: Body) => {
+  return { body, answers: ['application/x-ndjson', 'application/json'] }
+}
+const asText = { answers: ['text/plain'] }
 
 const routes: readonly Route<OllamaContext>[] = [
-  get(
-    '/',
-    'open',
-    "Ollama's greeting, unless the native API has this path",
-    () => 'Ollama is running',
-    { answers: ['text/plain'] },
-  ),
+  // the native API has this path, too
+  get('/', 'open', "Ollama's greeting", () => 'Ollama is running', asText),
   get('/api/version', 'user', 'The version', models.version),
   get('/api/tags', 'user', 'The models that are served', models.tags),
   get('/api/ps', 'user', 'The models in memory', models.ps),
   post('/api/show', 'user', 'One model', models.show, { body: models.showSchema }),
-  post('/api/generate', 'user', 'Answer or continue a text', generate, {
-    body: generateSchema,
-    answers: streams,
-  }),
-  post('/api/chat', 'user', 'Answer a conversation', chat, { body: chatSchema, answers: streams }),
+  post('/api/generate', 'user', 'Answer or continue a text', generate, inLines(generateSchema)),
+  post('/api/chat', 'user', 'Answer a conversation', chat, inLines(chatSchema)),
   post('/api/embed', 'user', 'Embed texts', embed, { body: embedSchema }),
   post('/api/embeddings', 'user', 'Embed one text', embeddings, { body: embeddingsSchema }),
-  post('/api/pull', 'admin', 'Fetch a model', models.pull, {
-    body: models.pullSchema,
-    answers: streams,
-  }),
-  post('/api/create', 'admin', 'Make a preset of a model', create, {
-    body: createSchema,
-    answers: streams,
-  }),
+  post('/api/pull', 'admin', 'Fetch a model', models.pull, inLines(models.pullSchema)),
+  post('/api/create', 'admin', 'Make a preset of a model', create, inLines(createSchema)),
   post('/api/copy', 'admin', 'Give a model another name', copy, { body: copySchema }),
-  get('/api/blobs/:digest', 'admin', 'Whether a file was sent, for HEAD as well', hasBlob, {
-    answers: ['text/plain'],
-  }),
-  post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, {
-    answers: ['text/plain'],
-  }),
-  post('/api/push', 'user', 'Is refused: there is nowhere to push to', models.push, {
-    body: models.pushSchema,
-  }),
-  del('/api/delete', 'admin', 'Delete a model that was fetched', models.remove, {
-    body: models.deleteSchema,
-  }),
+  get('/api/blobs/:digest', 'admin', 'Whether a file was sent, for HEAD as well', hasBlob, asText),
+  post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, asText),
+  post('/api/push', 'user', 'Is refused', models.push, { body: models.pushSchema }),
+  del('/api/delete', 'admin', 'Delete a model', models.remove, { body: models.deleteSchema }),
 ]
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */

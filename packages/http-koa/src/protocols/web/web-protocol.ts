@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { defineProtocol, KEY_STORE, PROTOCOLS, WEB_PAGE } from '../../routes/define-protocol.js'
-import { Reply, bindRoutes, get, type Route, type Call } from '../../routes/route.js'
+import { Reply, bindRoutes, get, type Answer, type Call, type Route } from '../../routes/route.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -42,37 +42,27 @@ const workerPolicy = policyOf("'self' 'unsafe-eval'", "'none'")
 const toPage = new Reply(undefined, { location: 'ui/' })
 
 const routes: readonly Route<ReadFiles>[] = [
-  get(
-    '/',
-    'open',
-    'Shows browsers the page',
-    (call) => {
-      call.set({ Vary: 'Accept' })
-      return call.accepts('json', 'html') === 'html' ? toPage : undefined
-    },
-    { isHidden: true, isQuiet: true },
-  ),
-  get(
-    '/ui',
-    'open',
-    'The web page: chat, scheduler, lab, models, keys',
-    async (call, web) => {
-      // The page's files are beside it only below a path that ends so.
-      return call.path.endsWith('/') ? await send(call, web, 'index.html') : toPage
-    },
-    { answers: ['text/html'], isQuiet: true },
-  ),
-  get(
-    '/ui/*file',
-    'open',
-    'The files of the web page',
-    async (call, web) => await send(call, web, call.params['file'] ?? ''),
-    {
-      answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
-      isQuiet: true,
-    },
-  ),
+  get('/', 'open', 'Shows browsers the page', lead, { isHidden: true, isQuiet: true }),
+  get('/ui', 'open', 'The web page', sendPage, { answers: ['text/html'], isQuiet: true }),
+  get('/ui/*file', 'open', 'The files of the web page', sendFile, {
+    answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
+    isQuiet: true,
+  }),
 ]
+
+function lead(call: Call): Answer {
+  call.set({ Vary: 'Accept' })
+  return call.accepts('json', 'html') === 'html' ? toPage : undefined
+}
+
+/** The page's files are beside it only below a path that ends with a slash. */
+async function sendPage(call: Call, web: ReadFiles) {
+  return call.path.endsWith('/') ? await send(call, web, 'index.html') : toPage
+}
+
+async function sendFile(call: Call, web: ReadFiles) {
+  return await send(call, web, call.params['file'] ?? '')
+}
 
 async function send(call: Call, files: ReadFiles, name: string): Promise<Reply> {
   const file = (await files()).get(name)

@@ -2,7 +2,7 @@ import { CllmError, pause } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { integer, largest, object } from '../../../fields/fields.js'
-import { eventStream, StreamReply, del, get, post } from '../../../routes/route.js'
+import { eventStream, StreamReply, del, get, post, wholeOrEvents } from '../../../routes/route.js'
 import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../../routes/route.js'
 import { pageOf } from '../../batches/batch-routes.js'
 import { type OpenAiContext, secondsNow } from '../openai-answer.js'
@@ -23,6 +23,7 @@ const pageSchema = z.object({
 })
 
 type PageCall = QueryCallOf<typeof pageSchema>
+const inPages = { query: pageSchema }
 
 const metadata = object.optional()
 const createSchema = z.object({ items: itemsSchema.optional(), metadata })
@@ -44,78 +45,27 @@ const placeOf = (call: Call): [owner: string, id: string] => [
 export const keptRoutes: readonly Route<KeptContext>[] = [
   get('/v1/responses/:id', 'user', 'A response that is kept, or its events', readResponse, {
     query: readSchema,
-    answers: ['application/json', 'text/event-stream'],
+    answers: wholeOrEvents,
   }),
   del('/v1/responses/:id', 'user', 'Forget a response', async (call, { kept }) => {
     const [owner, id] = placeOf(call)
     await kept.remove(owner, id, 'response')
     return { id, object: 'response', deleted: true }
   }),
-  get(
-    '/v1/responses/:id/input_items',
-    'user',
-    'What a response answers',
-    async (call, { kept }) => pageIn(call, (await kept.response(...placeOf(call))).items),
-    { query: pageSchema },
-  ),
+  get('/v1/responses/:id/input_items', 'user', 'What a response answers', answered, inPages),
   post('/v1/responses/:id/cancel', 'user', 'End a response in the background', cancel),
-  post(
-    '/v1/conversations',
-    'user',
-    'Begin a conversation',
-    async (call, { kept }) => {
-      const { items, metadata: given = {} } = call.fields
-      const id = `conv_${requestId(call.random)}`
-      const created_at = secondsNow(call)
-      const begun: ConversationObject = { id, object: 'conversation', created_at, metadata: given }
-      const turns = { object: begun, items: itemsOf(call, items) }
-      if (await kept.put(ownerOf(call), turns)) return begun
-      throw new CllmError('storage_failed', 'The conversation cannot be kept; the log says why')
-    },
-    { body: createSchema },
-  ),
+  post('/v1/conversations', 'user', 'Begin a conversation', begin, { body: createSchema }),
   get('/v1/conversations/:id', 'user', 'A conversation', async (call, { kept }) => {
     return (await kept.conversation(...placeOf(call))).object
   }),
-  post(
-    '/v1/conversations/:id',
-    'user',
-    'Change the metadata of a conversation',
-    async (call: CallOf<typeof updateSchema>, { kept }) => {
-      const { metadata: given = {} } = call.fields
-      const changed = await kept.change(...placeOf(call), (turns) => {
-        return { ...turns, object: { ...turns.object, metadata: given } }
-      })
-      return changed.object
-    },
-    { body: updateSchema },
-  ),
+  post('/v1/conversations/:id', 'user', 'Change its metadata', update, { body: updateSchema }),
   del('/v1/conversations/:id', 'user', 'Forget a conversation', async (call, { kept }) => {
     const [owner, id] = placeOf(call)
     await kept.remove(owner, id, 'conversation')
     return { id, object: 'conversation.deleted', deleted: true }
   }),
-  get(
-    '/v1/conversations/:id/items',
-    'user',
-    'The items of a conversation',
-    async (call, { kept }) => pageIn(call, (await kept.conversation(...placeOf(call))).items),
-    { query: pageSchema },
-  ),
-  post(
-    '/v1/conversations/:id/items',
-    'user',
-    'Add items to a conversation',
-    async (call: CallOf<typeof addSchema>, { kept }) => {
-      let added: readonly KeptItem[] = []
-      await kept.change(...placeOf(call), (turns) => {
-        added = itemsOf(call, call.fields.items, turns.items)
-        return { ...turns, items: [...turns.items, ...added] }
-      })
-      return pageOf(added, { limit: added.length })
-    },
-    { body: addSchema },
-  ),
+  get('/v1/conversations/:id/items', 'user', 'The items of a conversation', itemsIn, inPages),
+  post('/v1/conversations/:id/items', 'user', 'Add items to it', add, { body: addSchema }),
   get('/v1/conversations/:id/items/:item', 'user', 'One of them', async (call, { kept }) =>
     itemIn(call, await kept.conversation(...placeOf(call))),
   ),
@@ -127,6 +77,33 @@ export const keptRoutes: readonly Route<KeptContext>[] = [
     return changed.object
   }),
 ]
+
+async function begin(call: CallOf<typeof createSchema>, { kept }: KeptContext) {
+  const { items, metadata: given = {} } = call.fields
+  const id = `conv_${requestId(call.random)}`
+  const created_at = secondsNow(call)
+  const begun: ConversationObject = { id, object: 'conversation', created_at, metadata: given }
+  const turns = { object: begun, items: itemsOf(call, items) }
+  if (await kept.put(ownerOf(call), turns)) return begun
+  throw new CllmError('storage_failed', 'The conversation cannot be kept; the log says why')
+}
+
+async function update(call: CallOf<typeof updateSchema>, { kept }: KeptContext) {
+  const { metadata: given = {} } = call.fields
+  const changed = await kept.change(...placeOf(call), (turns) => {
+    return { ...turns, object: { ...turns.object, metadata: given } }
+  })
+  return changed.object
+}
+
+async function add(call: CallOf<typeof addSchema>, { kept }: KeptContext): Promise<Answer> {
+  let added: readonly KeptItem[] = []
+  await kept.change(...placeOf(call), (turns) => {
+    added = itemsOf(call, call.fields.items, turns.items)
+    return { ...turns, items: [...turns.items, ...added] }
+  })
+  return pageOf(added, { limit: added.length })
+}
 
 /** Items for a conversation: what no answer could follow is refused here, or none of it would come. */
 function itemsOf(
@@ -142,6 +119,14 @@ function itemIn({ params }: Call, { items }: Kept<unknown>): KeptItem {
   const found = items.find(({ id }) => id === params['item'])
   if (found !== undefined) return found
   throw new CllmError('not_found', 'There is no such item in this conversation')
+}
+
+async function answered(call: PageCall, { kept }: KeptContext) {
+  return pageIn(call, (await kept.response(...placeOf(call))).items)
+}
+
+async function itemsIn(call: PageCall, { kept }: KeptContext) {
+  return pageIn(call, (await kept.conversation(...placeOf(call))).items)
 }
 
 const pageIn = ({ query: { order, ...page } }: PageCall, items: readonly KeptItem[]): Answer =>
