@@ -47,12 +47,12 @@ export function Chart({ kind, options, series, format }: ChartProps) {
     go(place === undefined ? 0.5 : place.left / width + by / 50)
   }
   const { caption } = options
-  const savePng = (): void => {
+  const savePng = async (): Promise<void> => {
     const svg = drawing()
-    if (svg) void toPng(svg).then((blob) => downloadBlob(`${caption}.png`, blob))
+    if (svg) downloadBlob(`${caption}.png`, await toPng(svg))
   }
   const saveCsv = (): void => download(`${caption}.csv`, toCsv(options.x.title, series))
-  const files = [['PNG', savePng] as const, ['CSV', saveCsv] as const]
+  const files = [['PNG', () => void savePng()] as const, ['CSV', saveCsv] as const]
   return (
     <div class="chart">
       <div class="save">
@@ -150,15 +150,10 @@ async function toPng(svg: SVGSVGElement): Promise<Blob> {
   const source = new XMLSerializer().serializeToString(copy)
   image.src = `data:image/svg+xml,${encodeURIComponent(source)}`
   await image.decode()
-  const canvas = document.createElement('canvas')
-  canvas.width = width * scale
-  canvas.height = height * scale
-  const context = canvas.getContext('2d')
-  if (context === null) throw new Error('This browser draws no pictures')
+  const canvas = new OffscreenCanvas(width * scale, height * scale)
+  const context = canvas.getContext('2d')!
   context.fillStyle = getComputedStyle(document.body).backgroundColor
   context.fillRect(0, 0, canvas.width, canvas.height)
   context.drawImage(image, 0, 0)
-  return await new Promise((resolve, reject) =>
-    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error('There is no picture')))),
-  )
+  return await canvas.convertToBlob()
 }
