@@ -1,12 +1,8 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
 import type { Modality } from './chat/compose/attachment.js'
-import {
-  allSettings,
-  type ChatSettings,
-  keepSettings,
-  readSettings,
-} from './chat/settings/settings.js'
+import { allSettings, keepSettings, readSettings } from './chat/settings/settings.js'
+import type { ChatSettings } from './chat/settings/settings.js'
 import { type Chat, useChat } from './chat/use-chat.js'
 import { KeyForm, Toast } from './shell/messages.js'
 import { KeysPage } from './keys/keys-page.js'

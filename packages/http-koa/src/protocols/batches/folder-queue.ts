@@ -1,12 +1,7 @@
 import { type Clock, type Logger, entryOf, pause } from '@cllm/core'
 import type { FolderHold } from '../../routes/define-protocol.js'
 import type { BatchFolder } from './batch-folder.js'
-import {
-  type BatchQueue,
-  type DoBatchJob,
-  type OpenBatches,
-  type QueuedJob,
-} from './batch-store.js'
+import type { BatchQueue, DoBatchJob, OpenBatches, QueuedJob } from './batch-store.js'
 import { FolderAnswers } from './folder-answers.js'
 
 /** What {@link openFolder} needs. */

@@ -34,16 +34,8 @@ interface ChatPageProps {
 }
 
 /** The chat: conversations kept in this browser, answered by the server. */
-export function ChatPage({
-  chat,
-  settings,
-  models,
-  inputs,
-  isShown,
-  onSettings,
-  onNew,
-  field,
-}: ChatPageProps) {
+export function ChatPage(props: ChatPageProps) {
+  const { chat, settings, models, inputs, isShown, onSettings, onNew, field } = props
   const { conversation, isBusy } = chat
   const [edited, setEdited] = useState<string>()
   const end = useRef<HTMLDivElement>(null)

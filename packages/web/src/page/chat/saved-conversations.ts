@@ -1,13 +1,6 @@
 import { createStore, del, entries, get, update } from 'idb-keyval'
-import {
-  type Attachment,
-  type Conversation,
-  dataUrlOf,
-  isMedia,
-  type MediaFile,
-  shownTurns,
-  type Turn,
-} from './conversation.js'
+import { dataUrlOf, isMedia, shownTurns } from './conversation.js'
+import type { Attachment, Conversation, MediaFile, Turn } from './conversation.js'
 
 const store = createStore('cllm-chat', 'conversations')
 

@@ -2,17 +2,8 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Server } from '../server.js'
 import { ask } from './ask.js'
 import { chatBody, type McpTool } from './chat-body.js'
-import {
-  type Attachment,
-  type Conversation,
-  emptyConversation,
-  shownTurns,
-  type ToolResult,
-  type Turn,
-  withBranch,
-  withChange,
-  withTurn,
-} from './conversation.js'
+import { emptyConversation, shownTurns, withBranch, withChange, withTurn } from './conversation.js'
+import type { Attachment, Conversation, ToolResult, Turn } from './conversation.js'
 import {
   forget,
   keep,

@@ -1,21 +1,12 @@
-import {
-  defineOrder,
-  type Order,
-  PluginRegistry,
-  type PolicySetting,
-  type Recording,
-  type SequenceView,
-} from '@cllm/core'
+import { defineOrder, PluginRegistry } from '@cllm/core'
+import type { Order, PolicySetting, Recording, SequenceView } from '@cllm/core'
 import { parseRecording, tracedRequests } from '@cllm/bench/traces'
-import {
-  builtInMachines,
-  type MachineModel,
-  recordedMachine,
-  recordedRequests,
-  type SimulatedAnswer,
-  type SimulatedRequest,
-  simulateLoad,
-  type SimulationReport,
+import { builtInMachines, recordedMachine, recordedRequests, simulateLoad } from '@cllm/simulation'
+import type {
+  MachineModel,
+  SimulatedAnswer,
+  SimulatedRequest,
+  SimulationReport,
 } from '@cllm/simulation'
 import { type LabJob, madeRequests } from './lab-job.js'
 import { batchings, boundedOvertaking, createPolicy, WaitingHeap } from '@cllm/scheduler'

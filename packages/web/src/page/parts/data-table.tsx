@@ -23,13 +23,8 @@ interface DataTableProps<Row> {
 }
 
 /** Rows of the same columns, which can be scrolled sideways. On a phone each row is a card if `stacks`. */
-export function DataTable<Row>({
-  label,
-  columns,
-  rows,
-  keyOf,
-  stacks = true,
-}: DataTableProps<Row>) {
+export function DataTable<Row>(props: DataTableProps<Row>) {
+  const { label, columns, rows, keyOf, stacks = true } = props
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table class={stacks ? 'stacks' : ''}>

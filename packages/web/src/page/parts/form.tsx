@@ -104,14 +104,8 @@ interface SelectProps<Value extends string> {
 }
 
 /** A labelled choice; an option is its value, or its value and how it is shown. */
-export function Select<Value extends string>({
-  label,
-  value,
-  options,
-  onChoose,
-  class: name,
-  isLabelHidden = false,
-}: SelectProps<Value>) {
+export function Select<Value extends string>(props: SelectProps<Value>) {
+  const { label, value, options, onChoose, class: name, isLabelHidden = false } = props
   return (
     <label class={name}>
       <span class={isLabelHidden ? 'sr-only' : undefined}>{label}</span>

@@ -31,13 +31,8 @@ interface PolicyFieldsProps {
 }
 
 /** Chooses a policy by its halves, each with what it does, and fills in its options. */
-export function PolicyFields({
-  draft,
-  available,
-  of = '',
-  defaultsOf = () => ({}),
-  onChange,
-}: PolicyFieldsProps) {
+export function PolicyFields(props: PolicyFieldsProps) {
+  const { draft, available, of = '', defaultsOf = () => ({}), onChange } = props
   const { policy, options } = draft
   const [batching, order] = halvesOf(policy)
   const batchings = [...new Set(available.map((name) => halvesOf(name)[0]))]
@@ -118,12 +113,8 @@ interface OptionProps {
 }
 
 /** One option, as what it is: yes or no, a number, or JSON. */
-function Option({
-  name,
-  field: { description, default: usual, type, minimum },
-  value,
-  onChange,
-}: OptionProps) {
+function Option({ name, field, value, onChange }: OptionProps) {
+  const { description, default: usual, type, minimum } = field
   const [text, setText] = useState(() => (value === undefined ? '' : written(value)))
   if (type === 'boolean') {
     const checked = Boolean(value ?? usual)

@@ -2,14 +2,8 @@ import { useMemo } from 'preact/hooks'
 import { Chart } from '../parts/chart.js'
 import { DataTable, numbers } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
-import {
-  figuresOf,
-  itlPercentiles,
-  type LiveState,
-  type Percentiles,
-  tokensBySecond,
-  ttftPercentiles,
-} from './live-state.js'
+import { figuresOf, itlPercentiles, tokensBySecond, ttftPercentiles } from './live-state.js'
+import type { LiveState, Percentiles } from './live-state.js'
 
 interface Props {
   readonly state: LiveState

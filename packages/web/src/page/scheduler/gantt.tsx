@@ -1,13 +1,6 @@
 import { useLayoutEffect, useRef } from 'preact/hooks'
-import {
-  besideChosen,
-  drawGantt,
-  ganttHeight,
-  type GanttPicture,
-  placeSpans,
-  rowsOf,
-  spanAt,
-} from './draw-gantt.js'
+import { besideChosen, drawGantt, ganttHeight, placeSpans, rowsOf, spanAt } from './draw-gantt.js'
+import type { GanttPicture } from './draw-gantt.js'
 
 const kinds = [
   ['prefill', 'prompt'],

@@ -1,11 +1,10 @@
 import { requestId } from '@cllm/host'
 import { defined, type TokenLogprobs } from '@cllm/core'
-import type { Call } from '../../../routes/route.js'
+import type { Call, CallOf } from '../../../routes/route.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { type JsonObject, parsedJson } from '../../../fields/fields.js'
 import { secondsNow, responseLogprob } from '../openai-answer.js'
 import type { responsesSchema } from './responses-request.js'
-import type { CallOf } from '../../../routes/route.js'
 
 /** The kinds of items in an answer: reasoning, a message, a call of a function or a free-form tool. */
 export type ItemKind = 'reasoning' | 'message' | 'function_call' | 'custom_tool_call'

@@ -15,12 +15,9 @@ export const Results = ({ results }: { readonly results: readonly ToolResult[] }
     <Part key={index} what="Result of" name={name} label={`Result of ${name}`} text={content} />
   ))
 
-function Part({
-  what,
-  name,
-  label,
-  text,
-}: Readonly<Record<'what' | 'name' | 'label' | 'text', string>>) {
+type PartProps = Readonly<Record<'what' | 'name' | 'label' | 'text', string>>
+
+function Part({ what, name, label, text }: PartProps) {
   return (
     <details class="call" open>
       <summary>

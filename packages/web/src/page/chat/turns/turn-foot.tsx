@@ -7,13 +7,8 @@ import type { TurnProps } from './turn-view.js'
 import { Quiet } from '../../parts/form.js'
 
 /** What is below a turn: what can be done with it, and how it came. */
-export function TurnFoot({
-  turn,
-  chat,
-  hasFigures,
-  isComing,
-  onEdit,
-}: TurnProps & { readonly isComing: boolean }) {
+export function TurnFoot(props: TurnProps & { readonly isComing: boolean }) {
+  const { turn, chat, hasFigures, isComing, onEdit } = props
   const { conversation, isBusy } = chat
   const { id, role, content, beside } = turn
   const isAnswer = role === 'assistant'
@@ -34,10 +29,8 @@ export function TurnFoot({
   )
 }
 
-function Branches({
-  turn,
-  chat: { conversation, isBusy, show },
-}: Pick<TurnProps, 'turn' | 'chat'>) {
+function Branches({ turn, chat }: Pick<TurnProps, 'turn' | 'chat'>) {
+  const { conversation, isBusy, show } = chat
   const branches = branchesOf(conversation, turn)
   if (branches.length < 2) return null
   const at = branches.findIndex(({ id }) => id === turn.id)

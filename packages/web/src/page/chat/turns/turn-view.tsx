@@ -105,11 +105,8 @@ interface EditTurnProps extends Pick<TurnProps, 'turn' | 'chat'> {
 }
 
 /** Another question, or other results, in the place of this turn's. */
-function EditTurn({
-  turn,
-  chat: { conversation, isBusy, edit, giveResults },
-  onEnd,
-}: EditTurnProps) {
+function EditTurn({ turn, chat, onEnd }: EditTurnProps) {
+  const { conversation, isBusy, edit, giveResults } = chat
   const [draft, setDraft] = useState(turn.content)
   const before = conversation.turns.find(({ id }) => id === turn.parent)
   if (turn.role === 'tool' && before !== undefined) {
