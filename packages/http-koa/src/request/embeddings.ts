@@ -95,15 +95,15 @@ export const countTokens = (embeddings: readonly Embedding[]): number =>
 
 type Pair = readonly [query: string, document: string]
 
-/** How well two texts fit. */
-export interface PairScore {
-  /** The higher the better; its range is the model's. */
-  readonly score: number
-  readonly tokens: number
+/** What embeddings cost, in OpenAI's form. */
+export function usageOfInputs(made: readonly Embedding[]) {
+  const tokens = countTokens(made)
+  return { prompt_tokens: tokens, total_tokens: tokens }
 }
 
 /**
- * How well each pair of texts fits, as a model says that was trained for it.
+ * How well each pair of texts fits, as a model says that was trained for it: the only number of each vector, the higher
+ * the better, in a range that is the model's.
  *
  * @throws `not_implemented` for any other model
  */
@@ -111,7 +111,7 @@ export async function scorePairs(
   client: EngineClient,
   pairs: readonly Pair[],
   signal: AbortSignal,
-): Promise<PairScore[]> {
+): Promise<Embedding[]> {
   const { model } = await client.info()
   if (model.details?.pooling !== 'rank') {
     throw new CllmError(
@@ -122,9 +122,10 @@ export async function scorePairs(
   }
   const promptOf = pairPrompts(client, model)
   const prompts = pairs.map((pair) => async () => await promptOf(pair))
-  const made = await embedAll(client, prompts, signal)
-  return made.map(({ vector, promptTokens }) => ({ score: vector[0] ?? 0, tokens: promptTokens }))
+  return await embedAll(client, prompts, signal)
 }
+
+const scoreOf = ({ vector }: Embedding): number => vector[0] ?? 0
 
 /** Makes one prompt of both texts, as llama.cpp puts them together. A query of many pairs is tokenized once. */
 function pairPrompts(client: EngineClient, { details = {} }: EngineInfo['model']) {
@@ -191,7 +192,7 @@ export async function rerank(call: CallOf<typeof rerankSchema>): Promise<Answer>
   const pairs = documents.map((document) => [fields.query, document] as const)
   const scored = await scorePairs(client, pairs, call.signal)
   const ranked = scored
-    .map(({ score }, index) => ({ index, score }))
+    .map((one, index) => ({ index, score: scoreOf(one) }))
     .toSorted((a, b) => b.score - a.score)
     .slice(0, fields.top_n)
   if (fields.texts !== undefined) {
@@ -205,7 +206,7 @@ export async function rerank(call: CallOf<typeof rerankSchema>): Promise<Answer>
     id: `rerank-${requestId(call.random)}`,
     model,
     object: 'list',
-    usage: usageOf(scored),
+    usage: usageOfInputs(scored),
     results: ranked.map(({ index, score }) => ({
       index,
       relevance_score: score,
@@ -236,12 +237,7 @@ export async function score(call: CallOf<typeof scoreSchema>): Promise<Answer> {
   return {
     object: 'list',
     model,
-    data: scored.map((one, index) => ({ index, object: 'score', score: one.score })),
-    usage: usageOf(scored),
+    data: scored.map((one, index) => ({ index, object: 'score', score: scoreOf(one) })),
+    usage: usageOfInputs(scored),
   }
-}
-
-function usageOf(scored: readonly { readonly tokens: number }[]) {
-  const tokens = sum(scored.map((one) => one.tokens))
-  return { prompt_tokens: tokens, total_tokens: tokens }
 }

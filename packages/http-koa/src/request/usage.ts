@@ -1,4 +1,4 @@
-import type { Clock, PromptProgress, Usage } from '@cllm/core'
+import type { Clock, PromptProgress } from '@cllm/core'
 import type { EndEvent } from './generation.js'
 
 /** An answer whose tokens are counted; those of thoughts are told of chats alone. */
@@ -7,21 +7,26 @@ export interface CountedAnswer {
   readonly reasoningTokens?: number
 }
 
-/** Token counts in OpenAI's form. With several answers, the prompt counts once. */
-export function usageOf(answers: readonly CountedAnswer[]) {
-  const [first] = answers
-  const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.end.usage ?? {}
-  let [generated, reasoning] = [0, 0]
-  for (const { end, reasoningTokens = 0 } of answers) {
+/**
+ * Token counts in OpenAI's form.
+ *
+ * @param times - so many answers in a row are to one prompt, which counts once; default: all of them are
+ */
+export function usageOf(answers: readonly CountedAnswer[], times = answers.length) {
+  let [prompt, cached, generated, reasoning] = [0, 0, 0, 0]
+  for (const [index, { end, reasoningTokens = 0 }] of answers.entries()) {
     generated += end.usage.generatedTokens
     reasoning += reasoningTokens
+    if (index % times > 0) continue
+    prompt += end.usage.promptTokens
+    cached += end.usage.cachedTokens
   }
   return {
-    prompt_tokens: promptTokens,
+    prompt_tokens: prompt,
     completion_tokens: generated,
-    total_tokens: promptTokens + generated,
-    prompt_tokens_details: { cached_tokens: cachedTokens },
-    ...(first?.reasoningTokens !== undefined && {
+    total_tokens: prompt + generated,
+    prompt_tokens_details: { cached_tokens: cached },
+    ...(answers[0]?.reasoningTokens !== undefined && {
       completion_tokens_details: { reasoning_tokens: reasoning },
     }),
   }

@@ -8,7 +8,7 @@ import { expectedField, unsupported } from '../../request/refusals.js'
 import { anyTokensField, sharedFields, sharedSettings, askedConstraints } from './openai-fields.js'
 import { collect, mergeGenerations, startGenerations } from '../../request/generation.js'
 import type { Collected, EndEvent, MergedEvent } from '../../request/generation.js'
-import { type CountedAnswer, promptProgress, sum, timingsOf, usageOf } from '../../request/usage.js'
+import { promptProgress, sum, timingsOf, usageOf } from '../../request/usage.js'
 import { type Call, type CallOf, encoded, type Encoder, eventStream } from '../../routes/route.js'
 import { secondsNow, unknownFingerprint, openAiErrorBody, textLogprobs } from './openai-answer.js'
 import type { OpenAiContext } from './openai-answer.js'
@@ -125,7 +125,7 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
         finish_reason: answer.end.reason,
       }
     }),
-    usage: usageOfAll(answers, times),
+    usage: usageOf(answers, times),
     timings: timingsOf(answers[0]!.end),
   }
 }
@@ -145,20 +145,6 @@ function best(answers: readonly Collected[], times: number, most: number): reado
 
 const meanLogprob = ({ logprobs }: Collected): number =>
   sum(logprobs.map(({ logprob }) => logprob)) / Math.max(1, logprobs.length)
-
-/** Every prompt counts once, however many answers it has. */
-function usageOfAll(answers: readonly CountedAnswer[], times: number) {
-  const usage = usageOf(answers)
-  const prompts = answers.filter((_, index) => index % times === 0)
-  const tokens = sum(prompts.map(({ end }) => end.usage.promptTokens))
-  const cached = sum(prompts.map(({ end }) => end.usage.cachedTokens))
-  return {
-    ...usage,
-    prompt_tokens: tokens,
-    total_tokens: tokens + usage.completion_tokens,
-    prompt_tokens_details: { cached_tokens: cached },
-  }
-}
 
 function chunks(
   { clock }: Call,
@@ -213,7 +199,7 @@ function chunks(
     },
     end() {
       if (includeUsage) {
-        const usage = JSON.stringify(usageOfAll(ended, n))
+        const usage = JSON.stringify(usageOf(ended, n))
         const timings = JSON.stringify(timingsOf(ended[0]!.end))
         write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
       }

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { bindRoutes, get, post, streamed, wholeOrEvents } from '../../routes/route.js'
 import type { Answer, CallOf, Route } from '../../routes/route.js'
 import {
-  countTokens,
+  usageOfInputs,
   embedAll,
   shortened,
   rerank,
@@ -62,7 +62,6 @@ async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer
   const { dimensions = 0 } = fields
   const made = await embedAll(client, prompts, call.signal, { dimensions })
   const isBase64 = fields.encoding_format === 'base64'
-  const tokens = countTokens(made)
   return {
     // OpenAI has none; Mistral's clients want one
     id: `embd-${requestId(call.random)}`,
@@ -72,7 +71,7 @@ async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer
       return { object: 'embedding', index, embedding: isBase64 ? toBase64(vector) : vector }
     }),
     model,
-    usage: { prompt_tokens: tokens, total_tokens: tokens },
+    usage: usageOfInputs(made),
   }
 }
 
