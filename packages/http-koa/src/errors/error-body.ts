@@ -57,6 +57,13 @@ export function errorBody(error: CllmError): ErrorBody {
 export const statusElsewhere = ({ code, status }: CllmError): number =>
   code === 'timeout' ? 504 : status
 
+/** How a protocol of another server fails. */
+export const errorsElsewhere = (
+  name: string,
+  schema: z.ZodObject,
+  body: ErrorFormat['body'],
+): ErrorFormat => ({ name, status: statusElsewhere, schema, body })
+
 /** The form of failures where a protocol has none of its own. */
 export const nativeErrors: ErrorFormat & Required<Pick<ErrorFormat, 'schema'>> = {
   name: 'error',

@@ -1,8 +1,8 @@
 import type { CllmError, Usage } from '@cllm/core'
 import { z } from 'zod'
 import { encoded, eventStream } from '../../routes/route.js'
-import type { ErrorFormat, Call, CallOf, Encoder } from '../../routes/route.js'
-import { errorMessage, statusElsewhere } from '../../errors/error-body.js'
+import type { Call, CallOf, Encoder } from '../../routes/route.js'
+import { errorMessage, errorsElsewhere, statusElsewhere } from '../../errors/error-body.js'
 import { requestId } from '@cllm/host'
 import { collectAnswer, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
 import type { CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
@@ -56,12 +56,11 @@ export function anthropicErrorBody(
 }
 
 /** How Anthropic's routes fail. */
-export const anthropicErrors: ErrorFormat = {
-  name: 'anthropic-error',
-  status: statusElsewhere,
-  body: anthropicErrorBody,
-  schema: anthropicErrorSchema,
-}
+export const anthropicErrors = errorsElsewhere(
+  'anthropic-error',
+  anthropicErrorSchema,
+  anthropicErrorBody,
+)
 
 /** `POST /v1/messages`, whole or streamed. */
 export async function messages(call: CallOf<typeof messageSchema>, defaults: ProtocolDefaults) {

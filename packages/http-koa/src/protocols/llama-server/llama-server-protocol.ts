@@ -1,4 +1,4 @@
-import { statusElsewhere } from '../../errors/error-body.js'
+import { errorsElsewhere } from '../../errors/error-body.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, post, streamed } from '../../routes/route.js'
@@ -43,12 +43,7 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
       defaults: withOverrides(llamaServerDefaults, options.defaults),
       showsSlots: options.slots ?? true,
     }),
-    errors: {
-      name: 'llama-server-error',
-      status: statusElsewhere,
-      body: llamaServerErrorBody,
-      schema: llamaServerErrorSchema,
-    },
+    errors: errorsElsewhere('llama-server-error', llamaServerErrorSchema, llamaServerErrorBody),
   }
 }
 

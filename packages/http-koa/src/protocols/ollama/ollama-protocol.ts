@@ -2,7 +2,7 @@ import { defined } from '@cllm/core'
 import type { z } from 'zod'
 import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
 import type { ModelStore } from '../../routes/define-protocol.js'
-import { statusElsewhere } from '../../errors/error-body.js'
+import { errorsElsewhere } from '../../errors/error-body.js'
 import { UnknownFields } from '../../fields/fields.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
@@ -67,12 +67,7 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
       started: options.started ?? 0,
       store: options.store,
     }),
-    errors: {
-      name: 'ollama-error',
-      status: statusElsewhere,
-      body: ollamaErrorBody,
-      schema: ollamaErrorSchema,
-    },
+    errors: errorsElsewhere('ollama-error', ollamaErrorSchema, ollamaErrorBody),
     under: ['/api'],
   }
 }

@@ -1,6 +1,6 @@
 import { requestId } from '@cllm/host'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
-import type { Call, ErrorFormat } from '../../routes/route.js'
+import type { Call } from '../../routes/route.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
 import type { McpServers } from '../mcp/mcp-servers.js'
 import { type FunctionsByName, customInput } from './openai-tools.js'
@@ -9,7 +9,8 @@ import type { RecentItems } from './responses/response-items.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
 import type { CllmError, LikelyToken, PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
 import { z } from 'zod'
-import { errorField, errorMessage, statusElsewhere, tooLong } from '../../errors/error-body.js'
+import { errorField, errorMessage, errorsElsewhere, tooLong } from '../../errors/error-body.js'
+import { statusElsewhere } from '../../errors/error-body.js'
 
 /** A tool call in an answer; that of a free-form tool has its input as a text. */
 export function toolCallOf(
@@ -105,12 +106,7 @@ const types: Readonly<Record<number, string>> = {
 }
 
 /** The format of OpenAI's errors. */
-export const openAiErrors: ErrorFormat = {
-  name: 'openai-error',
-  status: statusElsewhere,
-  body: openAiErrorBody,
-  schema: openAiErrorSchema,
-}
+export const openAiErrors = errorsElsewhere('openai-error', openAiErrorSchema, openAiErrorBody)
 
 /** The probability of a token by itself. */
 export const logprobOf = ({ text: token, bytes, logprob }: LikelyToken) => ({
