@@ -1,5 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { type Clock, CllmError, type FoundState, pause, type SharedStates } from '@cllm/core'
+import {
+  type Clock,
+  CllmError,
+  defined,
+  type FoundState,
+  pause,
+  type SharedStates,
+} from '@cllm/core'
 import { invalidField } from '../../../request/refusals.js'
 import { isOpen } from './response-items.js'
 import type { ConversationObject, Found, Kept, KeptItem, ResponseObject } from './response-items.js'
@@ -69,7 +76,7 @@ export class KeptItems {
     // Before it is read: it may be cancelled meanwhile.
     const isRunning = this.#running.has(scopeOf(owner, id))
     const { fields, ...kept } = await this.#get<ResponseObject>(owner, id, 'response', field)
-    return isOpen(kept) && !isRunning ? { ...kept, fields: fields ?? {} } : kept
+    return isOpen(kept) && !isRunning ? { ...kept, ...defined({ fields }) } : kept
   }
 
   /** @throws `not_found` */

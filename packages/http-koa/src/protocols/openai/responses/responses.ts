@@ -150,13 +150,6 @@ export async function answerAgain(call: Call, openAi: OpenAiContext, lost: Found
   const given = Object.entries(fields).map(([name, value]) => [name, value ?? Infinity])
   const own = { ...call, fields: Object.fromEntries(given) } as ResponsesCall
   const kept = openAi.kept!
-  if (given.length === 0) {
-    // An earlier version of the server began it, and kept no more.
-    const message = 'The server was restarted while it computed this response'
-    const object = { ...lost.object, status: 'failed', error: { code: 'server_error', message } }
-    await kept.put(ownerOf(call), { object, items })
-    return
-  }
   try {
     await compute(own, call.streams!, openAi, lost)
   } catch (error) {
