@@ -149,9 +149,7 @@ export async function onlyConstraint(
 ): Promise<OutputConstraint | undefined> {
   const [first, second] = constraints.filter((constraint) => constraint !== undefined)
   if (first === undefined) return undefined
-  if (second !== undefined) {
-    throw expectedField(second.field, `nothing beside ${first.field}`)
-  }
+  if (second !== undefined) throw expectedField(second.field, `nothing beside ${first.field}`)
   const { capabilities } = await client.info()
   if (capabilities.grammar) return first.constraint
   throw unsupported(first.field, 'this backend cannot keep output to a grammar or schema')

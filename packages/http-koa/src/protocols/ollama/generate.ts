@@ -50,9 +50,7 @@ export async function generate(call: CallOf<typeof generateSchema>, ollama: Olla
   const started = call.clock.now()
   const client = openOllamaModel(call, fields.model, fields.keep_alive)
   const asks = [fields.prompt, fields.suffix, fields.images].some((given) => given?.length)
-  if (!asks) {
-    return await loadOrUnload(call, client, fields, words)
-  }
+  if (!asks) return await loadOrUnload(call, client, fields, words)
   refuseTemplate(fields.template)
   const { prompt, form } = await prepare(client, fields)
   // what stands for an image is no token that a client can send again
@@ -165,9 +163,7 @@ export async function chat(call: CallOf<typeof chatSchema>, ollama: OllamaContex
   const client = openOllamaModel(call, fields.model, fields.keep_alive)
   const { messages = [], tools = [] } = fields
   const words = wordsOf(() => `call_${requestId(call.random)}`)
-  if (messages.length === 0) {
-    return await loadOrUnload(call, client, fields, words)
-  }
+  if (messages.length === 0) return await loadOrUnload(call, client, fields, words)
   const given = withNames(messages.map(toChatMessage))
   const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
   const chat = {
