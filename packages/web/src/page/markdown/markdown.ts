@@ -85,15 +85,9 @@ const mathOf = ({ text, isBlock }: MathToken): ComponentChild => h(Formula, { te
 
 function list({ ordered, start, items }: Tokens.List): ComponentChild {
   const entries = items.map((item, index) => {
-    const box = item.task
-      ? h('input', {
-          type: 'checkbox',
-          checked: item.checked,
-          disabled: true,
-          'aria-label': 'done',
-        })
-      : null
-    return h('li', { key: index }, box, blocks(item.tokens))
+    const { checked } = item
+    const done = { type: 'checkbox', checked, disabled: true, 'aria-label': 'done' }
+    return h('li', { key: index }, item.task ? h('input', done) : null, blocks(item.tokens))
   })
   return ordered ? h('ol', { start: start === '' ? 1 : start }, entries) : h('ul', null, entries)
 }

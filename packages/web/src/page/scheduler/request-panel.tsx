@@ -18,10 +18,8 @@ interface Entry {
 }
 
 interface Report {
-  readonly id: string
   readonly state: string
   readonly tenant: string
-  readonly priority: number
   readonly timings: Readonly<Record<string, number>>
   readonly timeline: readonly Entry[]
   /** Where the prompt is no longer that of the call before; the first two sentences tell it. */
