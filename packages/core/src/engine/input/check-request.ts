@@ -3,7 +3,7 @@ import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError, attempt } from '../../errors/cllm-error.js'
 import type { Backend, BackendCapabilities } from '../../contracts/model/backend.js'
 import { type SamplingParams, samplingRows } from '../../contracts/model/sampling.js'
-import type { OutputConstraint, SurroundedJson } from '../../contracts/model/drawing.js'
+import type { EitherJson, OutputConstraint, SurroundedJson } from '../../contracts/model/drawing.js'
 
 /** What a number may be. */
 interface NumberRange {
@@ -201,8 +201,7 @@ const constraintTypes = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json
 export function checkConstraint(constraint: OutputConstraint, backend: Backend): void {
   checkShape(constraint)
   if (backend.checkConstraint === undefined) {
-    const why = 'this backend does not support grammars or schemas'
-    throw unsupported('constraint', 'grammar', why)
+    throw unsupported('constraint', 'grammar', 'this backend does not support grammars or schemas')
   }
   backend.checkConstraint(constraint)
 }
@@ -217,36 +216,36 @@ function checkShape(constraint: OutputConstraint): void {
   }
   if (type === 'gbnf') {
     const { grammar, root = 'root' } = constraint
-    if (typeof grammar !== 'string') throw invalidField('constraint.grammar', 'a text', grammar)
-    if (typeof root !== 'string') throw invalidField('constraint.root', 'a text', root)
+    checkText('constraint.grammar', grammar)
+    checkText('constraint.root', root)
   }
-  if (type === 'regex' && typeof constraint.pattern !== 'string') {
-    throw invalidField('constraint.pattern', 'a text', constraint.pattern)
-  }
-  if (type === 'triggered-json' && !isPattern(constraint.trigger)) {
-    throw invalidField('constraint.trigger', 'a regular expression', constraint.trigger)
-  }
+  if (type === 'regex') checkText('constraint.pattern', constraint.pattern)
+  if (type === 'triggered-json') checkPattern('constraint.trigger', constraint.trigger)
   if (type === 'json-schema' || type === 'triggered-json') {
-    checkJson(constraint, 'constraint')
     let at = 'constraint'
-    for (let { or } = constraint; or !== undefined; { or } = or) {
+    for (let json: EitherJson | undefined = constraint; json !== undefined; json = json.or) {
+      checkJson(json, at)
       at += '.or'
-      if (typeof or !== 'object' || or === null) throw invalidField(at, 'an object', or)
-      checkJson(or, at)
     }
   }
 }
 
 function checkJson(json: SurroundedJson, field: string): void {
+  if (typeof json !== 'object' || json === null) throw invalidField(field, 'an object', json)
   const { schema, before = '', closing = '', next = '' } = json
-  if (!isPattern(before)) throw invalidField(`${field}.before`, 'a regular expression', before)
-  if (typeof closing !== 'string') throw invalidField(`${field}.closing`, 'a text', closing)
-  if (typeof next !== 'string') throw invalidField(`${field}.next`, 'a text', next)
+  checkPattern(`${field}.before`, before)
+  checkText(`${field}.closing`, closing)
+  checkText(`${field}.next`, next)
   const isObject = typeof schema === 'object' && schema !== null && !Array.isArray(schema)
   if (typeof schema === 'boolean' || isObject) return
   throw invalidField(`${field}.schema`, 'a JSON schema: an object, true or false', schema)
 }
 
-function isPattern(value: unknown): boolean {
-  return attempt(() => typeof value === 'string' && RegExp(value) instanceof RegExp, false)
+function checkText(field: string, value: unknown): void {
+  if (typeof value !== 'string') throw invalidField(field, 'a text', value)
+}
+
+function checkPattern(field: string, value: unknown): void {
+  const isPattern = attempt(() => typeof value === 'string' && RegExp(value) instanceof RegExp)
+  if (isPattern !== true) throw invalidField(field, 'a regular expression', value)
 }
