@@ -119,20 +119,13 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     this.#waitsSince = undefined
   }
 
-  onQueued(request: SequenceView, now: number): void {
-    this.#tell({ type: 'queued', request, now })
-  }
+  readonly onQueued = this.#tellerOf('queued')
+  readonly onAdmitted = this.#tellerOf('admitted')
+  readonly onPreempted = this.#tellerOf('preempted')
+  readonly onFinished = this.#tellerOf('finished')
 
-  onAdmitted(request: SequenceView, now: number): void {
-    this.#tell({ type: 'admitted', request, now })
-  }
-
-  onPreempted(request: SequenceView, now: number): void {
-    this.#tell({ type: 'preempted', request, now })
-  }
-
-  onFinished(request: SequenceView, now: number): void {
-    this.#tell({ type: 'finished', request, now })
+  #tellerOf(type: 'queued' | 'admitted' | 'preempted' | 'finished') {
+    return (request: SequenceView, now: number): void => this.#tell({ type, request, now })
   }
 
   onStep(step: StepRecord): void {
