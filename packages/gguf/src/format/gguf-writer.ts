@@ -180,10 +180,8 @@ async function writeTensor(file: FileHandle, tensor: GgufTensor): Promise<number
   return length + (await writeAll(file, new Uint8Array(alignUp(length) - length)))
 }
 
+/** Behind what is written already. */
 async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<number> {
-  let written = 0
-  while (written < bytes.length) {
-    written += (await file.write(bytes, written, bytes.length - written)).bytesWritten
-  }
-  return written
+  await file.writeFile(bytes)
+  return bytes.length
 }
