@@ -89,8 +89,8 @@ export async function publishBuild(
   const added = { ...info, media: basename(media) }
   await add(media)
   if (library !== undefined) added.libraryBytes = await add(library)
-  await writeFile(join(staging, infoFile), `${JSON.stringify(added, undefined, 2)}\n`)
-  await sync(join(staging, infoFile))
+  const text = `${JSON.stringify(added, undefined, 2)}\n`
+  await writeFile(join(staging, infoFile), text, { flush: true })
   const replaced = (await readBuilds(folder)).filter((build) => isReplaced(build.info, info))
   const target = join(folder, `${info.builtAt.replaceAll(/\W/g, '')}-${info.fastest}`)
   await rename(staging, target)
