@@ -28,7 +28,7 @@ const showScript = () => new Reply(docsScript, { type: 'js' })
 const routes: readonly Route<Describe>[] = [
   get('/openapi.json', 'open', 'This description', (_call, describe) => describe()),
   get('/docs', 'open', 'This description as a page', showPage, { answers: ['text/html'] }),
-  get('/docs/send.js', 'open', 'Its script', showScript, { isHidden: true, isQuiet: true }),
+  get('/docs/send.js', 'open', "That page's script", showScript, { isHidden: true, isQuiet: true }),
 ]
 
 /** `GET /openapi.json`, generated from the schemas that check the requests, and a page at `/docs`. */

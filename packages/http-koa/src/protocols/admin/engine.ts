@@ -134,5 +134,5 @@ export const engineRoutes: readonly Route<unknown>[] = [
     ...exact(warmSchema),
   }),
   del('/admin/cache', 'admin', 'Drop all of it', deleteCache, ofModel),
-  get('/admin/programs', 'admin', 'Agents: calls, tokens, pauses', getPrograms, ofModel),
+  get('/admin/programs', 'admin', 'Agents and chats: calls, tokens, pauses', getPrograms, ofModel),
 ]

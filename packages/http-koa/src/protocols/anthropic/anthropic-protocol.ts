@@ -29,7 +29,9 @@ async function countTokens(call: CallOf<typeof countSchema>): Promise<Answer> {
 
 const routes: readonly Route<ProtocolDefaults>[] = [
   post('/v1/messages', 'user', 'Answer a conversation', messages, streamed(messageSchema)),
-  post('/v1/messages/count_tokens', 'user', 'Count its tokens', countTokens, { body: countSchema }),
+  post('/v1/messages/count_tokens', 'user', 'Count the tokens of a conversation', countTokens, {
+    body: countSchema,
+  }),
 ]
 
 /** Anthropic's Messages API under `/v1/messages`; see `docs/api-anthropic.md`. */

@@ -100,7 +100,7 @@ const querySchema = z.object({
 
 /** OpenAI's routes of batches. */
 export const batchRoutes: readonly Route<BatchesContext>[] = [
-  post('/v1/batches', 'user', 'Compute requests when nobody else waits', create, {
+  post('/v1/batches', 'user', 'Compute a file of requests when nobody else waits', create, {
     body: createSchema,
   }),
   get('/v1/batches', 'user', 'The batches, the newest first', listed, { query: querySchema }),

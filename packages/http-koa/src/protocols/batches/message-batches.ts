@@ -39,13 +39,13 @@ const path = `${messagesEndpoint}/batches`
 const routes: readonly Route<BatchesContext>[] = [
   post(path, 'user', 'Answer conversations when nobody else waits', create, { body: createSchema }),
   get(path, 'user', "Anthropic's batches, the newest first", listed, { query: querySchema }),
-  get(`${path}/:id`, 'user', 'One of them, and how far it is', async (call, { store, runner }) =>
+  get(`${path}/:id`, 'user', 'One batch, and how far it is', async (call, { store, runner }) =>
     shown(await runner.live((await found(call, store)).object)),
   ),
   get(`${path}/:id/results`, 'user', 'What came of each request', results, {
     answers: ['application/x-jsonl'],
   }),
-  post(`${path}/:id/cancel`, 'user', 'End one of them', async (call, { store, runner }) => {
+  post(`${path}/:id/cancel`, 'user', 'End a batch of messages', async (call, { store, runner }) => {
     const { object: batch } = await found(call, store)
     const cancelled = await runner.cancel(batch.id)
     return shown(await runner.live(cancelled?.batch ?? batch))

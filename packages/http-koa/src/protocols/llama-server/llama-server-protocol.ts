@@ -29,8 +29,8 @@ const optionsSchema = defaultsOptions.extend({ slots: boolean.optional() })
 
 const routes: readonly Route<LlamaServerContext>[] = [
   post('/completion', 'user', 'Continue a text', completion, streamed(completionSchema)),
-  post('/completions', 'user', 'The same', completion, streamed(completionSchema)),
-  post('/infill', 'user', 'Write what stands between two texts', infill, streamed(infillSchema)),
+  post('/completions', 'user', 'The same as /completion', completion, streamed(completionSchema)),
+  post('/infill', 'user', 'Fill the gap between two texts', infill, streamed(infillSchema)),
   ...textRoutes,
   ...stateRoutes,
 ]

@@ -171,7 +171,9 @@ const adaptersSchema = z.object({ adapters: adapterChoices })
 export const stateRoutes: readonly Route<LlamaServerContext>[] = [
   get('/props', 'user', 'The model and the defaults', props, { query: modelQuery }),
   get('/slots', 'user', 'The state of the slots', slots, { query: slotsQuery }),
-  post('/slots/:id', 'user', 'Save, restore or erase one', slotAction, { query: slotActionQuery }),
+  post('/slots/:id', 'user', 'Save, restore or erase a slot', slotAction, {
+    query: slotActionQuery,
+  }),
   get('/lora-adapters', 'user', 'The adapters, and the default ones', loraAdapters, {
     query: modelQuery,
   }),

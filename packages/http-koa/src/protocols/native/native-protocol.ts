@@ -65,7 +65,7 @@ const routes: readonly Route<NativeContext>[] = [
     ...exact(generateSchema),
     answers: wholeOrEvents,
   }),
-  post('/generate_stream', 'user', 'The same as server-sent events', generateStream, {
+  post('/generate_stream', 'user', 'Generate text as server-sent events', generateStream, {
     ...exact(generateSchema),
     answers: ['text/event-stream'],
   }),

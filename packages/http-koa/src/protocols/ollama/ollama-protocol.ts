@@ -52,7 +52,7 @@ const routes: readonly Route<OllamaContext>[] = [
   post('/api/copy', 'admin', 'Give a model another name', copy, { body: copySchema }),
   get('/api/blobs/:digest', 'admin', 'Whether a file was sent, for HEAD as well', hasBlob, asText),
   post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, asText),
-  post('/api/push', 'user', 'Is refused', models.push, { body: models.pushSchema }),
+  post('/api/push', 'user', 'Is refused: no registry', models.push, { body: models.pushSchema }),
   del('/api/delete', 'admin', 'Delete a model', models.remove, { body: models.deleteSchema }),
 ]
 

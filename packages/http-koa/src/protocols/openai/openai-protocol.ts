@@ -116,15 +116,21 @@ const routes: readonly Route<OpenAiContext>[] = [
       body: responsesSchema,
     }),
     post('/v1/responses/compact', 'user', 'Is refused', notCompacted, { isHidden: true }),
-    post('/v1/rerank', 'user', 'Order texts by how they fit a query', rerank, {
+    post('/v1/rerank', 'user', 'Order texts by how well they fit a query', rerank, {
       body: rerankSchema,
     }),
     post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
     post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema }),
-    post('/v1/audio/transcriptions', 'user', 'Write what is said', transcription('transcribe'), {
-      form: transcriptionSchema,
-      answers: wholeOrEvents,
-    }),
+    post(
+      '/v1/audio/transcriptions',
+      'user',
+      'Transcribe a sound file',
+      transcription('transcribe'),
+      {
+        form: transcriptionSchema,
+        answers: wholeOrEvents,
+      },
+    ),
   ),
   post('/v2/rerank', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
   post('/v1/completions', 'user', 'Continue a text', completions, streamed(completionsSchema)),
