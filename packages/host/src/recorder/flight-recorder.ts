@@ -51,7 +51,8 @@ export class FlightRecorder {
   #bytes = 0
   #beginsAt: number
   #info: EngineInfo | undefined
-  #policy: PolicySetting | undefined
+  /** The active policy. */
+  policy: PolicySetting | undefined
 
   constructor(
     private readonly clock: Clock,
@@ -111,7 +112,7 @@ export class FlightRecorder {
   onReady(info: EngineInfo, scheduler?: PolicySetting): void {
     this.#info = info
     // The active policy is set on a later engine at once.
-    this.#policy ??= scheduler
+    this.policy ??= scheduler
     this.#changed({ atMs: this.clock.now(), change: 'ready' })
   }
 
@@ -121,11 +122,6 @@ export class FlightRecorder {
     this.#changed({ atMs: this.clock.now(), change: 'gone', reason })
     const recording = this.isOn && wasReady ? this.recording(reason) : undefined
     if (recording !== undefined) this.options.onCrash(recording)
-  }
-
-  /** This policy is active. */
-  onPolicy(setting: PolicySetting): void {
-    this.#policy = setting
   }
 
   statistics(): RecorderStatistics {
@@ -150,7 +146,7 @@ export class FlightRecorder {
       beginsAt: begin,
       endsAt: this.clock.now(),
       info: this.#info,
-      policy: this.#policy ?? { policy: '', options: {} },
+      policy: this.policy ?? { policy: '', options: {} },
       arrivals: [...older, ...this.#arrivals.list()],
       steps: this.#steps.list(),
       changes: this.#changes.filter(({ atMs }) => atMs >= begin),

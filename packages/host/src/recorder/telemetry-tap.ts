@@ -26,6 +26,11 @@ export class TelemetryTap {
 
   constructor(private readonly recorder: FlightRecorder) {}
 
+  /** The name of the active policy. */
+  get policy(): string | undefined {
+    return this.recorder.policy?.policy
+  }
+
   /** From now on the exit of an engine is intended. */
   close(): void {
     this.#isClosing = true
@@ -73,7 +78,7 @@ export class TelemetryTap {
     }
     if (message.type !== 'result') return message
     if (call === 'getScheduler' || call === 'setScheduler') {
-      this.recorder.onPolicy(message.value as PolicySetting)
+      this.recorder.policy = message.value as PolicySetting
     }
     if (call !== 'statistics') return message
     return { ...message, value: this.#statistics(message.value as EngineStatistics) }

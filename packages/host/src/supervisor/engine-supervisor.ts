@@ -63,7 +63,10 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       this.#moveOn()
     }
     this.#work = new EngineWork(new Waiting(clock, { onExpired }))
-    this.#hangs = new HangDetector(clock, options, (what) => this.#kill(what))
+    this.#hangs = new HangDetector(clock, options, (what) =>
+      // What hangs may be its plan: the engine can say so no more.
+      this.#kill(`${what} under the policy "${telemetry.policy}"`),
+    )
     this.#start()
   }
 
