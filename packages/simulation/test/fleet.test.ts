@@ -75,6 +75,10 @@ t.test('what a router holds without end is asked about when machines report', as
   t.ok(results.every(({ error, endedAt }) => error === undefined && endedAt !== undefined))
   const never = serve(2, { router: () => ({ place: () => ({ holdMs: Infinity }) }) })
   await t.rejects(never, { code: 'policy_failed', message: /^2 requests did not end, and nothing/ })
+  const again = serve(2, { router: () => ({ place: () => ({ holdMs: 1000 }) }) })
+  const message =
+    /^The router failed: it holds request "0", though no machine has had one for 10 minutes$/
+  await t.rejects(again, { code: 'policy_failed', message })
   let asked = 0
   const place: RouterPolicy['place'] = (_, [first]) => {
     if (asked++ === 2) throw new Error('boom')

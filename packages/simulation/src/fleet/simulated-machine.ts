@@ -12,7 +12,7 @@ import {
 /** An engine of a simulation, with the meter that a worker has. */
 export class SimulatedMachine {
   readonly #meter: LoadMeter
-  isDead = false
+  #isDead = false
 
   constructor(
     readonly id: string,
@@ -32,6 +32,10 @@ export class SimulatedMachine {
     })
   }
 
+  get isDead(): boolean {
+    return this.#isDead
+  }
+
   get report(): WorkerReport {
     return this.#meter.report(this.now())
   }
@@ -44,12 +48,12 @@ export class SimulatedMachine {
 
   /** It is gone: nothing is heard of it any more. Resolves when the step is over that is running. */
   async die(): Promise<void> {
-    this.isDead = true
+    this.#isDead = true
     await this.engine.close()
   }
 
   #take(id: string, event: RequestEvent): void {
-    if (this.isDead) return
+    if (this.#isDead) return
     const { onReport } = this
     if (onReport && this.#meter.onEvent(id, event, this.now())) onReport(this.report)
     this.onEvent(id, event)
@@ -63,7 +67,12 @@ export interface Unplaced {
   readonly isOpen: () => boolean
   readonly onPlaced: (worker: string, placement: number) => void
   readonly onRefused: (reason: string) => void
+  /** Since when it is held although no machine has a request. */
+  idleSince?: number | undefined
 }
+
+/** Milliseconds that a router may hold a request while no machine has one. */
+const idlePatienceMs = 600_000
 
 /** A front of a simulation: its router, and what it knows of the machines. */
 export class SimulatedFront {
@@ -115,6 +124,16 @@ export class SimulatedFront {
       onPlaced(placement.worker, this.#table.place(placement.worker, request, now))
     } else if ('refuse' in placement) onRefused(placement.refuse)
     else if (placement.holdMs === Infinity) this.#waiting.add(unplaced)
-    else this.clock.at(now + Math.max(leastHoldMs, placement.holdMs), () => this.place(unplaced))
+    else {
+      // Nothing but the time changes any more: a router that goes on so would never let the simulation end.
+      const isIdle = views.every(({ open }) => open === 0)
+      const { idleSince = now } = unplaced
+      unplaced.idleSince = isIdle ? idleSince : undefined
+      if (isIdle && now - idleSince > idlePatienceMs) {
+        const message = `The router failed: it holds request "${request.id}", though no machine has had one for ${idlePatienceMs / 60_000} minutes`
+        throw new CllmError('policy_failed', message)
+      }
+      this.clock.at(now + Math.max(leastHoldMs, placement.holdMs), () => this.place(unplaced))
+    }
   }
 }
