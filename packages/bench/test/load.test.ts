@@ -301,6 +301,20 @@ t.test('failures are counted by kind', async (t) => {
   t.equal(wrong.summary.requests.ok, 6)
 })
 
+t.test('a connection that is reset as it is used again costs its request the time', async (t) => {
+  let time = 0
+  const server = await scriptedServer({ onReused: () => (time = 1000) })
+  t.teardown(server.close)
+  const clock = { now: () => time, sleep: async () => {} }
+  const load = loadOf({ shape: { kind: 'closed', concurrency: 1, rampMs: 0 }, requests: 2 })
+  const { records } = await runLoad(targetOf(server.url), load, { ...run(), clock })
+  const times = records.map(({ outcome, sentMs, endMs }) => [outcome, sentMs, endMs])
+  t.same(times, [
+    ['ok', 0, 0],
+    ['ok', 0, 1000],
+  ])
+})
+
 t.test('a target that is not there, or speaks something else', async (t) => {
   const server = await scriptedServer()
   const reach = (api: string, url = server.url) =>

@@ -26,6 +26,8 @@ export interface Script {
   readonly pair?: boolean
   /** Answers with status 500 after this many requests. */
   readonly failAfter?: number
+  /** Resets a connection that is used again, and calls this. */
+  readonly onReused?: () => void
   /** Stops listening after this many requests. */
   readonly dieAfter?: number
 }
@@ -42,6 +44,7 @@ export interface Received {
 /** A small server that speaks every API, on a real socket. */
 export async function scriptedServer(script: Script = {}) {
   const received: Received[] = []
+  const used = new WeakSet<object>()
   let allCame: () => void
   const all = new Promise<void>((resolve) => (allCame = resolve))
   if (script.untilReceived === undefined) allCame!()
@@ -62,6 +65,12 @@ export async function scriptedServer(script: Script = {}) {
     received.push({ path, body, prompt, tenant: request.headers['x-cllm-tenant'] })
     if (received.length >= (script.untilReceived ?? 0)) allCame()
     await all
+    const { socket } = request
+    if (script.onReused !== undefined && used.has(socket)) {
+      script.onReused()
+      return socket.resetAndDestroy()
+    }
+    used.add(socket)
     if (received.length > (script.dieAfter ?? Infinity)) {
       server.close()
       server.closeAllConnections()

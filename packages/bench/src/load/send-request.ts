@@ -29,28 +29,30 @@ export interface SendResult extends Ending, Pick<RunRecord, 'sentMs' | 'endMs'> 
 
 /** Sends one request and reads its stream to the end. Never rejects: it returns failures. */
 export async function sendRequest(target: Target, ask: Ask, options: SendOptions) {
+  const sentMs = options.now()
   for (;;) {
     const result = await sendOnce(target, ask, options)
     // A server may close a kept-alive connection just as the client reuses it. This is no failure
-    // of the server; retry until a new connection is used.
-    if (result !== 'stale') return result
+    // of the server: a new connection is used, and the time that is lost counts.
+    if (result !== 'stale') return { sentMs, ...result }
   }
 }
 
-function sendOnce(target: Target, ask: Ask, options: SendOptions): Promise<SendResult | 'stale'> {
+type Sent = Omit<SendResult, 'sentMs'>
+
+function sendOnce(target: Target, ask: Ask, options: SendOptions): Promise<Sent | 'stale'> {
   const { now, signal, timeoutMs, cancelAfter = Infinity, slowReadMs = 0 } = options
   const { api, headers, extraBody, agent } = target
   const body = JSON.stringify({ ...api.body(ask), ...extraBody })
   const answer = new Answer(api, now)
   return new Promise((resolve) => {
-    const sentMs = now()
     let settled = false
     const settle = (result: 'stale' | Ending) => {
       if (settled) return
       settled = true
       clearTimeout(timer)
       signal.removeEventListener('abort', interrupt)
-      resolve(result === 'stale' ? result : { sentMs, endMs: now(), answer, ...result })
+      resolve(result === 'stale' ? result : { endMs: now(), answer, ...result })
     }
     const leave = (outcome: Outcome, failure?: RequestFailure) => {
       settle({ outcome, ...defined({ failure }) })
