@@ -152,16 +152,17 @@ t.test('biases and penalties', async (t) => {
 
 t.test('the configuration of the native sampler', async (t) => {
   const made: NativeSamplerConfig[][] = []
+  let disposed = 0
   const create = () => {
     const configs: NativeSamplerConfig[] = []
     made.push(configs)
     const native: NativeSampler = {
       applyConfig: (config) => void configs.push({ ...config }),
-      dispose: () => void configs.splice(0),
+      dispose: () => void disposed++,
     }
     return native
   }
-  const context = {} as AddonContext
+  const context = { sampleToken: async () => [1, 0, 0, [1, 0], 1] } as unknown as AddonContext
   const ofSize = (size: number) =>
     ({ size, endOfGeneration: new Set([3]), check() {} }) as unknown as Vocabulary
   const large = new AddonSamplers(create, context, ofSize(151_936))
@@ -191,6 +192,10 @@ t.test('the configuration of the native sampler', async (t) => {
     const sampler = small.create(sampling({ presencePenalty: 1 }), [1])
     sampler.prepare(5, 5, [1])
   }, /knows 1 tokens/)
+  const { length } = made
+  await large.logprobs(0, 1, 0)
+  large.dispose()
+  t.equal(disposed, 1 + made.length - length, 'the one that reads, too')
 })
 
 t.test('seeds', async (t) => {

@@ -75,8 +75,10 @@ export class AddonSamplers implements SamplerFactory {
     this.#free.push(sampler)
   }
 
-  /** Disposes of the free samplers; samplers in use are not affected. */
+  /** Disposes of the free samplers and of the one that reads; samplers in use are not affected. */
   dispose(): void {
+    if (this.#reader !== undefined) this.give(this.#reader)
+    this.#reader = undefined
     for (const { native } of this.#free.splice(0)) native.dispose()
   }
 
