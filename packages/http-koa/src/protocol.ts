@@ -9,16 +9,6 @@ export * from './routes/define-protocol.js'
 export * from './routes/route.js'
 export type { StreamWriter } from './stream/resumable-streams.js'
 export type * from './routes/koa-context.js'
-export {
-  peekInfo,
-  infoOf,
-  engineInMemory,
-  loadedEngine,
-  neverLoaded,
-  loadedModels,
-  modelQuery,
-  type ModelQuery,
-} from './engines/model-queries.js'
 export * as fields from './fields/fields.js'
 export * from './fields/generation-fields.js'
 export * from './fields/fields.js'

@@ -75,7 +75,20 @@ export function createKoaProtocols(
     throw new CllmError('invalid_configuration', message, { details: { valid: registered } })
   }
   for (const name of new Set(names ?? registered)) {
-    protocols.push(registry.createProtocol(name, options[name], services))
+    protocols.push(withRoutes(registry.createProtocol(name, options[name], services)))
   }
   return protocols
+}
+
+/** What a protocol may do in place of having routes; those of this package may be off. */
+const hooks = ['mount', 'observe', 'within', 'around', 'start'] as const
+const mayBeOff = new Set(builtInProtocols.map(({ name }) => name))
+
+/** In plain JavaScript, `routes` may be misspelt or no list: nothing would be served, without a word. */
+function withRoutes(made: KoaProtocol): KoaProtocol {
+  const { name, routes = [] } = made
+  const isSome = mayBeOff.has(name) || [...hooks, 'routes' as const].some((key) => key in made)
+  if (isSome && Array.isArray(routes)) return made
+  const message = `protocol "${name}": create made one without a list of \`routes\``
+  throw new CllmError('plugin_invalid', message, { details: { protocol: name } })
 }

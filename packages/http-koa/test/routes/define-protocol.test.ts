@@ -97,6 +97,15 @@ t.test('the protocols are made by name, with checked options', async (t) => {
   })
 })
 
+t.test('a protocol in plain JavaScript that would serve nothing is told', async (t) => {
+  for (const made of [{}, { route: [] }, { routes: {} }]) {
+    const create = () => ({ name: 'mute', ...made }) as never
+    const registry = await registryWith(defineProtocol({ name: 'mute', doc: '-', create }))
+    const message = /protocol "mute": create made one without a list of `routes`/
+    t.throws(() => createKoaProtocols(registry), { code: 'plugin_invalid', message })
+  }
+})
+
 t.test('a built-in protocol is replaced on purpose only', async (t) => {
   const mine = (replaces: boolean) =>
     defineProtocol({
