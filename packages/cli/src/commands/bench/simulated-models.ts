@@ -22,7 +22,7 @@ export interface SimulatedModelsOptions extends Required<Pick<ModelPoolParts, 's
 
 /** Several models in memory by turns: the pool of `cllm serve`, with engines on simulated time. */
 export class SimulatedModels implements RequestService {
-  readonly size = 1
+  readonly size: number
   readonly engines = new Set<Engine>()
   readonly #done: EngineStatistics[] = []
   readonly #pool: ModelPool
@@ -33,6 +33,7 @@ export class SimulatedModels implements RequestService {
     private readonly parts: ServiceParts,
     { names, loadMs, maxLoaded, scheduler }: SimulatedModelsOptions,
   ) {
+    this.size = Math.min(maxLoaded, names.length)
     const { clock, createEngine } = parts
     const load = async (index: number) => {
       await pause(clock, loadMs(index))

@@ -220,7 +220,8 @@ t.test('several seeds and policies: a row for each policy, with intervals, and C
   const csv = join(t.testdir(), 'r.csv')
   const load = ['--rate', '20', '--requests', '40', '--output-len', '8', '--seed', '5']
   const named = ['--policy', 'chunked+fcfs', '--policy', 'chunked+sjf']
-  const { stdout } = await run([...load, ...named, '--seeds', '3', '--csv', csv])
+  const { stdout, stderr } = await run([...load, ...named, '--seeds', '3', '--csv', csv])
+  t.equal(stderr, '')
   t.match(stdout, /│ chunked\+fcfs +│ +40 │ +0 │ +[\d.,]+ \([\d.,]+ to [\d.,]+\) │/)
   const [head = '', ...rows] = (await readFile(csv, 'utf8')).trim().split('\n')
   t.match(head, /^policy,options,seed,ok,failed,output tokens\/s,/)
@@ -233,6 +234,8 @@ t.test('several seeds and policies: a row for each policy, with intervals, and C
     3,
     'each seed is another load',
   )
+  const same = await run(['--trace', files(t).azure, ...named, '--seeds', '2'])
+  t.match(same.stderr, /^note: every seed gave the same figures/)
 })
 
 t.test('the built-in machines get slower with work', (t) => {
@@ -443,6 +446,9 @@ t.test('several models in turns', async (t) => {
   const [lru, turns, again] = [await on('lru'), await on('turns'), await on('turns')]
   t.match(lru.models, { scheduler: 'lru', maxLoaded: 2 })
   for (const { summary } of [lru, turns]) t.equal(summary.requests.failed, 0)
+  const [full] = results(await run(['--models', '2', '--requests', '60', '--json']))
+  const { utilization } = full!
+  t.ok(utilization > 0.5 && utilization <= 1, 'of both engines')
   t.ok((turns.swaps ?? 0) < 0.6 * (lru.swaps ?? 0), `${turns.swaps} swaps, ${lru.swaps} with lru`)
   t.same({ ...again, wall_ms: 0 }, { ...turns, wall_ms: 0 })
   const plugin = `import { defineModelScheduler, definePlugin } from '@cllm/core'
