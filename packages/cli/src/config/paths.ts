@@ -1,9 +1,17 @@
-import { homedir } from 'node:os'
+import { homedir, userInfo } from 'node:os'
 import path from 'node:path'
 import { readFileSync, existsSync } from 'node:fs'
 import type { AdapterSource } from '@cllm/core'
 import { orInvalid } from './messages.js'
 import { format, splitAtCommas, type ValueFormat } from './options/value-format.js'
+
+/**
+ * The user's home folder, also where `HOME` is empty: its files would come into the working folder.
+ *
+ * @throws `invalid_configuration` when there is none
+ */
+export const homeFolder = (): string =>
+  orInvalid(() => homedir() || userInfo().homedir, 'HOME: expected a folder, this user has none')
 
 /** Makes a relative path absolute. */
 export const resolvePath = (value: string | null, folder: string): string | null =>
@@ -33,7 +41,7 @@ const isPath = (spec: string) => schemeOf(spec) === undefined && /[/\\]|\.gguf$/
  * `~/` is the user's home folder: no shell expands it in a file or in `--model=~/…`.
  */
 export const resolveModelSpec = (spec: string, folder: string): string => {
-  if (/^~[/\\]/.test(spec)) return path.join(homedir(), spec.slice(2))
+  if (/^~[/\\]/.test(spec)) return path.join(homeFolder(), spec.slice(2))
   return isPath(spec) ? path.resolve(folder, spec) : spec
 }
 

@@ -1,9 +1,9 @@
 import { mkdir, readdir, rm, writeFile, lstat, readFile } from 'node:fs/promises'
-import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createHash, randomUUID } from 'node:crypto'
 import type { Logger, Recording, LearnedStore } from '@cllm/core'
 import type { CacheFolderOptions } from '../models/cache-folder.js'
+import { homeFolder } from '../config/paths.js'
 import { replaceFile } from '../models/model-files.js'
 
 /** How many recordings are kept. */
@@ -16,7 +16,7 @@ const name = /^crash-[\d-]+T[\d-]+Z\.json$/
  * (`$XDG_STATE_HOME` or `~/.local/state`; `~/Library/Logs` on macOS; `%LOCALAPPDATA%` on Windows).
  */
 export function crashFolder(options: CacheFolderOptions): string {
-  const { env, platform = process.platform, home = homedir() } = options
+  const { env, platform = process.platform, home = homeFolder() } = options
   if (platform === 'darwin') return join(home, 'Library', 'Logs', 'cllm', 'crashes')
   if (platform === 'win32') {
     return join(env['LOCALAPPDATA'] || join(home, 'AppData', 'Local'), 'cllm', 'Crashes')

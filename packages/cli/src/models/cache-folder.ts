@@ -1,6 +1,6 @@
-import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { LoadedConfig } from '../config/load-config.js'
+import { homeFolder } from '../config/paths.js'
 
 /** The inputs that determine the cache's location. */
 export interface CacheFolderOptions {
@@ -49,7 +49,7 @@ function ownFolder(name: string, options: CacheFolderOptions): string {
 }
 
 function userFolder(options: CacheFolderOptions): string {
-  const { env, platform = process.platform, home = homedir() } = options
+  const { env, platform = process.platform, home = homeFolder() } = options
   if (platform === 'darwin') return join(home, 'Library', 'Caches', 'cllm')
   if (platform === 'win32') {
     return join(env['LOCALAPPDATA'] || join(home, 'AppData', 'Local'), 'cllm', 'Cache')

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { join, resolve } from 'node:path'
+import { isAbsolute, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { CllmError } from '@cllm/core'
 import { resolveModel } from 'cllm'
@@ -66,6 +66,11 @@ t.test('the folder', async (t) => {
   t.equal(folder('win32', { LOCALAPPDATA: '/l' }), join('/l', 'cllm', 'Cache', 'models'))
   t.equal(folder('darwin', { CLLM_CACHE: '/big' }), resolve('/big'))
   t.ok(cacheFolder({ env: {} }).includes('cllm'), 'has defaults')
+  const { HOME } = process.env
+  process.env['HOME'] = ''
+  const without = cacheFolder({ env: {} })
+  if (HOME !== undefined) process.env['HOME'] = HOME
+  t.ok(isAbsolute(without), 'an empty HOME is none')
   t.equal(
     nativeFolder({ env: {}, platform: 'linux', home }),
     join(home, '.cache', 'cllm', 'native'),
