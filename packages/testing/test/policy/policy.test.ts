@@ -73,7 +73,7 @@ function forgetful(): SchedulerPolicy {
 const broken: [string, RegExp, () => SchedulerPolicy][] = [
   [
     'an unknown id',
-    /expect waiting requests, instead got "who"/,
+    /expect ids of waiting requests, instead got "who"/,
     () => simple((plan) => ({ ...plan, admit: [...plan.admit, 'who'] })),
   ],
   [
@@ -88,7 +88,7 @@ const broken: [string, RegExp, () => SchedulerPolicy][] = [
   ],
   [
     'preempting what waits',
-    /preempt expects running requests/,
+    /preempt expects ids of running requests/,
     () => simple((plan) => ({ ...plan, preempt: plan.admit })),
   ],
   [
@@ -424,7 +424,7 @@ const brokenOrders: [string, RegExp, OrderDefinition][] = [
   ],
   [
     'preempting what waits',
-    /preempt expects running requests/,
+    /preempt expects ids of running requests/,
     order({ preempt: ({ waiting }) => [...waiting] }),
   ],
   [

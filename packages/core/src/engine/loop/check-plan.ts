@@ -43,7 +43,7 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
   const leaving = new Set<string>()
   for (const id of leaves) {
     if (context.waiting.get(id) === undefined) {
-      throw wrong(`admit and reject expect waiting requests, instead got "${id}"`)
+      throw wrong(`admit and reject expect ids of waiting requests, instead got "${id}"`)
     }
     if (leaving.has(id)) throw wrong(`"${id}" is admitted or rejected twice`)
     leaving.add(id)
@@ -51,7 +51,7 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
   const preempted = new Set(plan.preempt)
   for (const id of preempted) {
     if (context.running.get(id) === undefined) {
-      throw wrong(`preempt expects running requests, instead got "${id}"`)
+      throw wrong(`preempt expects ids of running requests, instead got "${id}"`)
     }
   }
   const slots = context.freeSlots + preempted.size
