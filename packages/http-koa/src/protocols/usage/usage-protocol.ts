@@ -156,7 +156,7 @@ function show(call: QueryCallOf<typeof querySchema>, journal: UsageJournal): Ans
 function groupOf(name: string): UsageGroup {
   const group = usageGroups.find((known) => known === name.trim())
   if (group !== undefined) return group
-  throw expectedField('by', `${usageGroups.join(', ')}, got ${name.slice(0, 64)}`)
+  throw expectedField('by', `${usageGroups.join(', ')}, instead got "${name.slice(0, 64)}"`)
 }
 
 /** A cell of CSV. What a spreadsheet would take for a formula is made a text. */

@@ -95,7 +95,7 @@ t.test('usage by key and day, and the quota of a month', async (t) => {
     'key,requests,unfinished,prompt_tokens,cached_tokens,generated_tokens',
   ])
   t.match(await (await second.usage('?by=hour')).json(), {
-    error: /expected day, key, tenant, model/,
+    error: 'by: expected day, key, tenant, model, instead got "hour"',
   })
   t.equal((await second.usage('?from=yesterday')).status, 400)
 })
