@@ -72,23 +72,13 @@ export interface NativeContext {
   readonly maxQueuedRequests: number
   /** The routes that `GET /` lists. */
   readonly routes: readonly Pick<Route, 'method' | 'path' | 'summary'>[]
-  readonly waitTimes: WaitTimes
+  /** How many requests waited for their slot, and for how many milliseconds together. */
+  readonly waits: { count: number; ms: number }
 }
 
-/** The average time that requests waited for their slot. */
-export class WaitTimes {
-  #count = 0
-  #sum = 0
-
-  add(milliseconds: number): void {
-    this.#count++
-    this.#sum += milliseconds
-  }
-
-  /** In milliseconds; 0 before the first request. */
-  get average(): number {
-    return this.#count === 0 ? 0 : this.#sum / this.#count
-  }
+function noteWait({ waits }: NativeContext, { timings }: EndEvent): void {
+  waits.count++
+  waits.ms += timings.queueMs
 }
 
 type GenerateCall = CallOf<typeof generateSchema>
@@ -115,7 +105,7 @@ export async function generate(
   }
   const { text, end } = await collect(generation)
   const { timings, usage } = end
-  native.waitTimes.add(timings.queueMs)
+  noteWait(native, end)
   const more = hasTimings ? { timings: describeTimings(timings, usage) } : {}
   const data = { id, text, ...summary(end), max_tokens: read.maxTokens, ...more }
   return { success: true, data }
@@ -128,7 +118,7 @@ export const generateStream = async (call: GenerateCall, native: NativeContext):
 function tokens(
   id: string,
   hasTimings: boolean,
-  { waitTimes }: NativeContext,
+  native: NativeContext,
   write: (text: string) => void,
 ): Encoder<GenerationEvent> {
   const opening = `data: {"id":${JSON.stringify(id)},`
@@ -137,7 +127,7 @@ function tokens(
     push(event) {
       if (event.type === 'token') say(event.text)
       if (event.type !== 'end') return
-      waitTimes.add(event.timings.queueMs)
+      noteWait(native, event)
       if (event.text !== '') say(event.text)
       const count = event.usage.generatedTokens
       const more = hasTimings

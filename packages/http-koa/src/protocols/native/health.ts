@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { errorBody } from '../../errors/error-body.js'
 import { Reply, type Answer, type Call, type QueryCallOf } from '../../routes/route.js'
 import { answered, failureOf, unusable, loadedModels } from '../../engines/model-queries.js'
-import { sum } from '../../request/usage.js'
+import { ratio, sum } from '../../request/usage.js'
 import type { NativeContext } from './generate.js'
 
 /** The query of `GET /health`. */
@@ -49,9 +49,7 @@ export async function health(call: QueryCallOf<typeof healthQuery>, native: Nati
 }
 
 /** `GET /health/live`: whether this process answers at all, with or without an engine. */
-export function live(): Answer {
-  return { success: true, data: { status: 'alive' } }
-}
+export const live = (): Answer => ({ success: true, data: { status: 'alive' } })
 
 /** `GET /health/ready`: whether requests are served now; 503 without an engine and while stopping. */
 export async function ready(call: Call): Promise<Answer> {
@@ -121,7 +119,9 @@ function inFull(native: NativeContext, components: Components, waiting: number) 
       scheduler_queue_size: String(waiting),
       http_queue_size: String(waiting),
       http_queue_max_size: String(native.maxQueuedRequests),
-      http_average_wait_time: String(Math.round(native.waitTimes.average * 1000) / 1000),
+      http_average_wait_time: String(
+        Math.round(1000 * ratio(native.waits.ms, native.waits.count)) / 1000,
+      ),
     },
     dependencies: {
       model: components.model_executor ? 'ok' : 'error',

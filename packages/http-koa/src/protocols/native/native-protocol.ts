@@ -7,7 +7,7 @@ import { defineProtocol, MAX_QUEUED_REQUESTS } from '../../routes/define-protoco
 import type { DefaultOverrides, ProtocolDefaults } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
 import { benchmark, benchmarkSchema } from './benchmark.js'
-import { generateSchema, generate, generateStream, WaitTimes } from './generate.js'
+import { generateSchema, generate, generateStream } from './generate.js'
 import type { NativeContext } from './generate.js'
 import { health, healthQuery, live, ready } from './health.js'
 import { modelQuery, infoOf, type ModelQuery } from '../../engines/model-queries.js'
@@ -101,7 +101,7 @@ export function nativeProtocol(options: NativeProtocolOptions = {}): KoaProtocol
       defaults: withOverrides(nativeDefaults, options.defaults),
       maxQueuedRequests: options.maxQueuedRequests ?? defaultEngineOptions.maxQueuedRequests,
       routes,
-      waitTimes: new WaitTimes(),
+      waits: { count: 0, ms: 0 },
     }),
   }
 }

@@ -97,9 +97,7 @@ export async function push(call: CallOf<typeof pushSchema>): Promise<Answer> {
 }
 
 /** `GET /api/version`. */
-export function version(_call: Call, ollama: OllamaContext): Answer {
-  return { version: ollama.version }
-}
+export const version = (_: Call, ollama: OllamaContext): Answer => ({ version: ollama.version })
 
 /** `GET /api/tags`: the models that are served. */
 export async function tags(call: Call, ollama: OllamaContext): Promise<Answer> {
