@@ -129,11 +129,8 @@ export interface TurnFields {
  *
  * @throws `invalid_request` where the client asks for both, or the assistant speaks twice at the end
  */
-export function turnOptions({
-  messages,
-  add_generation_prompt: isNew,
-  continue_final_message: asked,
-}: TurnFields): ChatRenderOptions {
+export function turnOptions(fields: TurnFields): ChatRenderOptions {
+  const { messages, add_generation_prompt: isNew, continue_final_message: asked } = fields
   const [before, last] = [messages.at(-2), messages.at(-1)]
   const isAnswer = last?.role === 'assistant'
   if (asked === true && !isAnswer) {

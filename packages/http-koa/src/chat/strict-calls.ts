@@ -81,11 +81,7 @@ export function strictCalls(
 }
 
 /** The schema of calls of these tools in a format. */
-function schemaIn(
-  call: CallFormat,
-  tools: readonly ToolDefinition[],
-  several: boolean,
-): JsonSchema {
+function schemaIn(call: CallFormat, tools: readonly ToolDefinition[], several: boolean) {
   const keys = objectKeys(call)
   if (keys.isList !== true) return callsSchema(tools, keys)
   const items = callsSchema(tools, keys)

@@ -42,13 +42,7 @@ export function findArguments(shown: string, from: number): ShownArguments | und
   return tagged(shown, { key, text, second, number, end, from })
 }
 
-function literal(
-  shown: string,
-  start: number,
-  from: number,
-  ends: '}' | ')',
-  quote?: string,
-): ShownArguments | undefined {
+function literal(shown: string, start: number, from: number, ends: '}' | ')', quote?: string) {
   const end = shown.indexOf(ends, from)
   if (end < 0 || start < 0) return undefined
   const format = { kind: 'literal', ends, ...(quote === undefined ? {} : { quote }) } as const

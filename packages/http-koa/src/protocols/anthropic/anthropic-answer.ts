@@ -1,7 +1,6 @@
 import type { CllmError, Usage } from '@cllm/core'
 import { z } from 'zod'
-import { encoded, eventStream } from '../../routes/route.js'
-import type { Call, CallOf, Encoder } from '../../routes/route.js'
+import { encoded, eventStream, type Call, type CallOf, type Encoder } from '../../routes/route.js'
 import { errorMessage, errorsElsewhere, statusElsewhere } from '../../errors/error-body.js'
 import { requestId } from '@cllm/host'
 import { collectAnswer, createAnswerParser } from '../../chat/answer/create-answer-parser.js'

@@ -88,12 +88,9 @@ const slotActionQuery = modelQuery.extend({
 const slotActionSchema = z.object({ filename: z.string('the name of a file') })
 
 /** `POST /slots/{id}?action=save|restore|erase`: what the slot holds, in a file of `--slot-save-path`. */
-async function slotAction({
-  body,
-  engines,
-  params,
-  query: { model, action },
-}: QueryCallOf<typeof slotActionQuery>): Promise<Answer> {
+async function slotAction(call: QueryCallOf<typeof slotActionQuery>): Promise<Answer> {
+  const { body, engines, params } = call
+  const { model, action } = call.query
   const { id = '' } = params
   const slot = /^\d{1,6}$/.test(id) ? Number(id) : -1
   const client = engines.open(model, { peek: true })

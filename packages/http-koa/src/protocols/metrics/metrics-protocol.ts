@@ -31,11 +31,8 @@ const optionsSchema = z.object({ show: boolean.optional() })
  * protocols of its transport, and queries the engines on each scrape. The engines' figures are there
  * under llama-server's names, too. `GET /metrics/load` has a few gauges of it for programs that ask often.
  */
-export function metricsProtocol({
-  started = 0,
-  show = true,
-  protocols = [],
-}: MetricsProtocolOptions = {}): KoaProtocol {
+export function metricsProtocol(options: MetricsProtocolOptions = {}): KoaProtocol {
+  const { started = 0, show = true, protocols = [] } = options
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
   const engines = new EngineMetrics(registry)

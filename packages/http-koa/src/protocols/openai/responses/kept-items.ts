@@ -1,12 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import {
-  type Clock,
-  CllmError,
-  defined,
-  type FoundState,
-  pause,
-  type SharedStates,
-} from '@cllm/core'
+import { CllmError, defined, pause } from '@cllm/core'
+import type { Clock, FoundState, SharedStates } from '@cllm/core'
 import { invalidField } from '../../../request/refusals.js'
 import { isOpen } from './response-items.js'
 import type { ConversationObject, Found, Kept, KeptItem, ResponseObject } from './response-items.js'
