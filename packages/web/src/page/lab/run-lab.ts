@@ -2,12 +2,7 @@ import { defineOrder, PluginRegistry } from '@cllm/core'
 import type { Order, PolicySetting, Recording, SequenceView } from '@cllm/core'
 import { parseRecording, tracedRequests } from '@cllm/bench/traces'
 import { builtInMachines, recordedMachine, recordedRequests, simulateLoad } from '@cllm/simulation'
-import type {
-  MachineModel,
-  SimulatedAnswer,
-  SimulatedRequest,
-  SimulationReport,
-} from '@cllm/simulation'
+import type { MachineModel, SimulatedAnswer, SimulatedRequest } from '@cllm/simulation'
 import { type LabJob, madeRequests } from './lab-job.js'
 import { batchings, boundedOvertaking, createPolicy, WaitingHeap } from '@cllm/scheduler'
 
@@ -104,9 +99,7 @@ class OwnPolicies {
 }
 
 /** What a policy made of the load; times are milliseconds of simulated time. */
-export type LabResult = PolicySetting &
-  ReturnType<typeof summarize> &
-  Pick<SimulationReport, 'utilization' | 'preemptions'>
+export type LabResult = Awaited<ReturnType<typeof runCandidate>>
 
 /**
  * Runs a load through a policy, as a server's engine would, on simulated time. Throws what a policy
@@ -114,11 +107,7 @@ export type LabResult = PolicySetting &
  *
  * @param opened - the job's, which takes a while to be read
  */
-export async function runCandidate(
-  job: LabJob,
-  candidate: PolicySetting,
-  opened = openJob(job),
-): Promise<LabResult> {
+export async function runCandidate(job: LabJob, candidate: PolicySetting, opened = openJob(job)) {
   const { policy, options } = candidate
   const own = policy.endsWith('+own') ? new OwnPolicies(job.ownOrder) : undefined
   const { results, utilization, preemptions } = await simulateLoad({

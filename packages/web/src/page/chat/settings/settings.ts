@@ -52,10 +52,7 @@ function withAnswerLimit(settings: ChatSettings, models: readonly string[]): Cha
 }
 
 /** What each question is asked with: once, or twice to compare. */
-export function allSettings(
-  settings: ChatSettings,
-  models: readonly string[],
-): readonly ChatSettings[] {
+export function allSettings(settings: ChatSettings, models: readonly string[]) {
   const { compare, rivalModel, rivalTemperature, rivalSystem } = settings
   const rival = {
     ...settings,
