@@ -1,4 +1,4 @@
-import { attempt, CllmError, type Logger } from '@cllm/core'
+import { attempt, CllmError, defined, type Logger } from '@cllm/core'
 import { z } from 'zod'
 
 /** A name in camelCase as the fields of the APIs are written: `logitBias` is `logit_bias`. */
@@ -59,8 +59,10 @@ const isText = (value: unknown): boolean => typeof value === 'string' && value !
 const isAnyText = (value: unknown): boolean => typeof value === 'string'
 
 /** A text, or a list of texts: zod would check, and report, every element of a list of a million before its length. */
-export const texts = (expected: string, least = 0, most = Infinity, isOne = isAnyText) =>
-  z
+export const texts = (expected: string, least = 0, most = Infinity, isOne = isAnyText) => {
+  const maxItems = most < Infinity ? most : undefined
+  const listed = { type: 'array', items: { type: 'string' }, ...defined({ maxItems }) }
+  return z
     .custom<string | readonly string[]>(
       (value) =>
         isOne(value) ||
@@ -70,7 +72,8 @@ export const texts = (expected: string, least = 0, most = Infinity, isOne = isAn
           value.every((one) => isOne(one))),
       expected,
     )
-    .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] })
+    .meta({ anyOf: [{ type: 'string' }, listed] })
+}
 
 /** Stop strings. */
 export const stop = texts('a non-empty string or up to 32 of them', 0, 32, isText)
