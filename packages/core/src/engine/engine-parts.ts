@@ -194,6 +194,8 @@ export interface PrefixIndex {
    * to `limit` of them.
    */
   matches(sequence: Sequence, kind: 'idle' | 'running', limit?: number): Iterable<Match>
+  /** How many tokens an idle slot begins with that another slot has too. */
+  sharedWithOthers(slot: Slot): number
   /** The sequence that is computing the longest prefix of this one, and how long that is. */
   planned(sequence: Sequence): PrefixProducer | undefined
   /** A sequence got the slot, with what it has computed. Sets `slot.chain`, so that it can be shared. */

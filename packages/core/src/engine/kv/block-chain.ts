@@ -98,11 +98,13 @@ export class BlockIndex<Holder> {
     return firstOf(1, hashes.length, (block) => !this.#holders.has(hashes[block] ?? NaN))
   }
 
-  /** Whether another one holds the first `depth` blocks. */
-  hasOther(holder: Holder, hashes: readonly number[], depth: number): boolean {
-    const held = this.#holders.get(hashes[depth - 1] ?? NaN)
-    if (held instanceof Set) return held.size > Number(held.has(holder))
-    return held !== undefined && held !== holder
+  /** The length in blocks of the longest prefix that another holder has. */
+  depthOfOthers(holder: Holder, hashes: readonly number[]): number {
+    return firstOf(0, hashes.length, (block) => {
+      const held = this.#holders.get(hashes[block] ?? NaN)
+      if (held instanceof Set) return held.size === Number(held.has(holder))
+      return held === undefined || held === holder
+    })
   }
 
   /** The holders of the first `depth` blocks, the earliest added first. */

@@ -36,7 +36,7 @@ export class SlotCacheManager extends BaseCacheManager {
     super(backend, index)
     this.#saver = new StateSaver(this.slots, states, clock, costs)
     if (states.isOn) between.add(this.#saver)
-    programs.canRestore = states.isOn
+    programs.lossMs = (slot) => states.worth.lossMs(slot, 0, 1)
     this.#chooser = new SlotChooser(this.slots, index, costs, backend, states, programs)
   }
 

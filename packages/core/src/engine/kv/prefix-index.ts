@@ -41,6 +41,12 @@ export class BlockPrefixIndex implements PrefixIndex {
     return matches
   }
 
+  /** How many tokens an idle slot begins with that another slot has too, in whole blocks. */
+  sharedWithOthers(slot: Slot): number {
+    const hashes = slot.chain?.hashes ?? []
+    return Math.max(this.#idle.depthOfOthers(slot, hashes), this.#running.depth(hashes)) * blockSize
+  }
+
   /** The sequence that is computing the longest prefix of this one, and how long that is. */
   planned(sequence: Sequence): PrefixProducer | undefined {
     if (!sequence.request.cache) return undefined

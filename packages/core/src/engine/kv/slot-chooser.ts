@@ -5,6 +5,7 @@ import { layoutMs, preferSlot } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Programs } from '../programs/programs.js'
 import type { Sequence } from '../requests/sequence.js'
+import { minimumWait } from './block-chain.js'
 import { heldTokens, longestMatch, sharedLength } from './prefix-index.js'
 import type { StateCache } from './states/state-cache.js'
 import type { CacheOrigin } from '../../contracts/engine/request-report.js'
@@ -51,8 +52,6 @@ interface Findings {
   readonly found: FoundState | undefined
 }
 
-const kinds = ['idle', 'running'] as const
-
 /** Finds where a sequence's first tokens are, and the slot that it costs the least to have them in. */
 export class SlotChooser {
   constructor(
@@ -80,8 +79,7 @@ export class SlotChooser {
       else used.push(slot.id)
     }
     free.sort(cheapestToLose)
-    const { programs } = this
-    const chances = programs.slots.size > 0 ? programs.chances() : noChances
+    const chances = this.programs.slots.size > 0 ? this.programs.chances() : noChances
     const { known, sources } = this.#sources(sequence)
     const found = this.states.find(sequence)
     const findings = { sequence, free, used, chances, sources, found }
@@ -131,15 +129,14 @@ export class SlotChooser {
     return free.toSorted((a, b) => costs.get(a)! - costs.get(b)!)
   }
 
-  #ways({ sequence, free, used, chances, sources, found }: Findings): Way[] {
+  #ways(findings: Findings): Way[] {
+    const { sequence, free, used, chances, sources, found } = findings
     const ids: number[] = []
+    for (const { id } of free) ids.push(id)
     let empty = 0
-    let wished: Slot | undefined
-    for (const slot of free) {
-      ids.push(slot.id)
-      if (slot.length === 0) empty++
-      if (slot.id === sequence.request.slot) wished = slot
-    }
+    while (free[empty]?.length === 0) empty++
+    const asked = this.slots[sequence.request.slot ?? -1]
+    const wished = asked?.owner === undefined ? asked : undefined
     // Those worth a look whatever they hold.
     const targets = new Set<Slot>()
     if (wished !== undefined) targets.add(wished)
@@ -148,7 +145,7 @@ export class SlotChooser {
       if (empty > 0 && empty < free.length) {
         targets.add(this.slots[preferSlot(this.backend, ids.slice(0, empty), used)]!)
       }
-      if (chances.size > 0) targets.add(this.#cheapest(free, chances))
+      if (chances.size > 0) targets.add(this.#cheapest(findings))
     }
     const ways: Way[] = []
     for (const { slot, ...more } of sources) {
@@ -171,10 +168,10 @@ export class SlotChooser {
   }
 
   /** The idle slot whose loss costs the least. */
-  #cheapest(free: readonly Slot[], chances: Chances): Slot {
-    let [cheapest, leastMs] = [free[0]!, Infinity]
-    for (const slot of free) {
-      const ms = this.states.worth.lossMs(slot, 0, this.#wanted(slot, free, chances))
+  #cheapest(findings: Findings): Slot {
+    let [cheapest, leastMs] = [findings.free[0]!, Infinity]
+    for (const slot of findings.free) {
+      const ms = this.#lossMs(slot, 0, findings)
       if (ms < leastMs) [cheapest, leastMs] = [slot, ms]
     }
     return cheapest
@@ -186,11 +183,20 @@ export class SlotChooser {
     return chances.get(slot) ?? (this.costs.reuseShare * rank) / free.length
   }
 
+  /** What is lost behind the first `kept` tokens of a slot. What another slot has too can be copied from there. */
+  #lossMs(slot: Slot, kept: number, { free, chances }: Findings): number {
+    const { worth, cutsAnywhere } = this.states
+    const isMuch = cutsAnywhere && slot.length - kept >= minimumWait
+    const elsewhere = isMuch ? this.index.sharedWithOthers(slot) : 0
+    return worth.lossMs(slot, Math.max(kept, elsewhere), this.#wanted(slot, free, chances))
+  }
+
   /** What the sequence costs from this choice on, with what others lose by it. */
-  #costMs(way: Way, { sequence, free, used, chances }: Findings): number {
+  #costMs(way: Way, findings: Findings): number {
     const { slot, source, shared, kept, found, checkpoint } = way
     const { costs, states } = this
-    const lossMs = states.worth.lossMs(slot, kept, this.#wanted(slot, free, chances))
+    const { sequence, used } = findings
+    const lossMs = this.#lossMs(slot, kept, findings)
     let ms = costs.steps.tokensMs(sequence.tokens.length - shared)
     if (slot !== source) ms += checkpoint === undefined ? costs.copyMs : states.copyMs(source)
     if (checkpoint !== undefined) ms += costs.states.loadMs(checkpoint.bytes)
@@ -207,7 +213,7 @@ export class SlotChooser {
   #sources(sequence: Sequence): { readonly known: number; readonly sources: readonly Reach[] } {
     const sources: Reach[] = []
     let known = 0
-    for (const kind of kinds) {
+    for (const kind of ['idle', 'running'] as const) {
       let best: Match | undefined
       for (const match of this.index.matches(sequence, kind)) {
         const longer = match.shared - (best?.shared ?? 0)

@@ -10,7 +10,6 @@ import type {
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { setLatest } from '../../defined.js'
 import * as tokens from '../../tokens.js'
-import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import type { Slot } from '../engine-parts.js'
 import { blockSize } from '../kv/block-chain.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -44,11 +43,10 @@ export class Programs implements EngineObserver, ProgramsView {
   /** The idle slot of each program, that of its last request. */
   readonly slots = new Map<Program, Slot>()
 
-  /** Whether what a slot loses is saved where that is worth it. */
-  canRestore = false
+  /** Milliseconds that it takes to have back what an idle slot holds. */
+  lossMs: (slot: Slot) => number = () => 0
 
   constructor(
-    @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
   ) {}
@@ -116,21 +114,12 @@ export class Programs implements EngineObserver, ProgramsView {
 
   paused(now: number): readonly PausedProgram[] {
     const list: PausedProgram[] = []
-    for (const [program, { length }] of this.slots) {
+    for (const [program, slot] of this.slots) {
       if (!program.isPausing(now)) continue
       const returnRate = program.expect(now).rate
-      list.push({ program, lossMs: this.#lossMs(length), returnRate })
+      list.push({ program, lossMs: this.lossMs(slot), returnRate })
     }
     return list
-  }
-
-  /** To compute so many tokens again, or to save them and restore them where that is less. */
-  #lossMs(length: number): number {
-    const { steps, states } = this.costs
-    const computeMs = steps.tokensMs(length)
-    if (!this.canRestore) return computeMs
-    const bytes = states.bytesOf(length)
-    return Math.min(computeMs, states.saveMs(bytes) + states.loadMs(bytes))
   }
 
   /** The programs that are not gone, the one that went on last first. */

@@ -101,6 +101,28 @@ const idle = (index: BlockPrefixIndex, sequence: Sequence) => longestMatch(index
 const running = (index: BlockPrefixIndex, sequence: Sequence) =>
   longestMatch(index, sequence, 'running')
 
+t.test('BlockPrefixIndex: what other slots have too is counted in whole blocks', (t) => {
+  const index = new BlockPrefixIndex()
+  const [one, two, three] = [slotOf(0), slotOf(1), slotOf(2)]
+  const keep = (slot: Slot, tokens: number[]) => {
+    slot.length = tokens.length
+    index.keep(slot, sequenceOf(tokens))
+  }
+  t.equal(index.sharedWithOthers(one), 0, 'an empty one has nothing')
+  keep(one, promptOf(60))
+  t.equal(index.sharedWithOthers(one), 0)
+  keep(two, [...promptOf(40), 1, 2])
+  t.equal(index.sharedWithOthers(one), 32)
+  const sequence = sequenceOf([...promptOf(60), 3])
+  sequence.computedTokens = 50
+  index.occupy(three, sequence)
+  t.equal(index.sharedWithOthers(one), 48, 'as far as a running one has computed')
+  t.equal(index.sharedWithOthers(two), 32)
+  index.drop(one)
+  t.equal(index.sharedWithOthers(one), 0)
+  t.end()
+})
+
 t.test(
   'BlockPrefixIndex: what a slot keeps can be found to the token, until it is dropped',
   (t) => {

@@ -235,3 +235,19 @@ t.test('the slot of a program that is about to return is the last to be lost', a
     t.match(await programs(), [{ id: 'agent', keptTokens: 118 }])
   })
 })
+
+t.test('what another slot has too is not lost with a slot', async (t) => {
+  const { ask, programs, run } = agent(3)
+  const shared = prompt(1, 200)
+  await run(async () => {
+    await ask(prompt(2, 100), 0, { session: 'alone' })
+    for (const [at, session] of ['one', 'other'].entries()) {
+      await ask([...shared, ...prompt(3 + at, 40)], 0, { session })
+    }
+    await ask(prompt(9, 120), 10)
+    const kept = new Map((await programs()).map(({ id, keptTokens }) => [id, keptTokens]))
+    t.equal(kept.get('alone'), 104, 'all 100 would be computed again')
+    t.equal(kept.get('one'), 0, 'what is not copied from the other is 40')
+    t.equal(kept.get('other'), 244)
+  })
+})

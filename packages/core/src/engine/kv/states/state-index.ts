@@ -1,6 +1,5 @@
 import type { StateFile, SlotStates } from '../../../contracts/model/states.js'
 import type { Program } from '../../programs/program.js'
-import { firstOf } from '../../../defined.js'
 import {
   type BlockChain,
   BlockIndex,
@@ -129,9 +128,7 @@ export class StateIndex<State extends IndexedState> {
 
   /** How many tokens a state begins with that another whole one has, in whole blocks. */
   sharedWithOthers(state: State): number {
-    const { hashes } = state.chain
-    const isOwn = (block: number) => !this.#blocks.hasOther(state, hashes, block + 1)
-    return firstOf(0, hashes.length, isOwn) * blockSize
+    return this.#blocks.depthOfOthers(state, state.chain.hashes) * blockSize
   }
 
   /** The longest state of a kind that the sequence begins with, of at most `limit` tokens. */
