@@ -23,9 +23,19 @@ export const systemClock: Clock = Object.freeze({
   },
 })
 
+/** Drawn together: asking for one number takes as long as for all of these. */
+const drawn = new Uint32Array(1024)
+let used = drawn.length
+
 /** Numbers of the operating system's generator. */
 export const systemRandom: Random = Object.freeze({
-  uint32: () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0,
+  uint32() {
+    if (used === drawn.length) {
+      crypto.getRandomValues(drawn)
+      used = 0
+    }
+    return drawn[used++]!
+  },
 })
 
 interface Timer {

@@ -7,6 +7,7 @@ import {
   type SequenceView,
   SimulatedClock,
   systemClock,
+  systemRandom,
   type TokenId,
   type WaitingView,
   createEngine,
@@ -519,4 +520,12 @@ t.test('a program does not end while a request waits for a time of its policy', 
   t.match((await answer).error, { code: 'cancelled' })
   await new Promise(setImmediate)
   t.equal(timers(), before, 'an idle engine keeps no program alive')
+})
+
+t.test('numbers by chance are drawn many at a time', (t) => {
+  const asked = t.capture(crypto, 'getRandomValues', crypto.getRandomValues.bind(crypto))
+  const numbers = Array.from({ length: 10_000 }, () => systemRandom.uint32())
+  t.ok(asked().length <= 10, 'each question takes microseconds, and an id has four numbers')
+  t.ok(new Set(numbers).size > 9_990)
+  t.end()
 })
