@@ -79,7 +79,7 @@ export * from './hash.js'
 export { type Defined, defined, entryOf, firstOf } from './defined.js'
 
 // What `@cllm/host` and `@cllm/testing` are made with.
-export { longText, PartQueue } from './engine/input/resolve-prompt.js'
+export { checkMessageCount, longText, PartQueue } from './engine/input/resolve-prompt.js'
 export {
   hasMedia,
   type MediaContext,

@@ -22,6 +22,7 @@ import {
   TOKENIZER,
   attempt,
   cancelled,
+  checkMessageCount,
   checkTokens,
   defined,
   hasMedia,
@@ -87,6 +88,7 @@ export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls
           rendering--
         }
       }
+      checkMessageCount(messages, context.backend)
       const chat = tokenizer.renderChatInParts?.(messages, options)
       if (chat === undefined) return tokenizer.renderChat(messages, options)
       const ids = await get(PartQueue).join(chat.tokens, ensureOpen)

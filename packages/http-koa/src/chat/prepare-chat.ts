@@ -148,6 +148,8 @@ export async function fitConversation(client: EngineClient, chat: Chat): Promise
   const { limits } = await client.info()
   const most = Math.ceil(limits.contextSize * (1 - roomForAnswer))
   const fits = async (messages: readonly ChatMessage[]): Promise<boolean> => {
+    // each has a token at least
+    if (messages.length > most) return false
     const { prompt } = await prepareChat(client, { ...chat, messages })
     const { tokens } = await client.applyTemplate(prompt.messages, prompt.template)
     return tokens.length <= most

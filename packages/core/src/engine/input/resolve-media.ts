@@ -10,7 +10,13 @@ import {
 import { CllmError } from '../../errors/cllm-error.js'
 import { checkTokens, invalidField, unsupported } from './check-request.js'
 import type { EncodeLane, EncodeOwner } from './encode-lane.js'
-import { checkLength, readSlowly, refuseBySize, type PromptContext } from './resolve-prompt.js'
+import {
+  checkLength,
+  checkMessageCount,
+  readSlowly,
+  refuseBySize,
+  type PromptContext,
+} from './resolve-prompt.js'
 
 /** A prompt's tokens, and where vectors stand in place of some of them. */
 export interface MixedPrompt {
@@ -114,6 +120,7 @@ async function placesOf(
     return { text: '', places: checkLength(places, context) }
   }
   refuseBySize(prompt, context)
+  if ('messages' in prompt) checkMessageCount(prompt.messages, context)
   const { text, tokens } =
     'text' in prompt
       ? { text: prompt.text, tokens: withPlaces(prompt.text, files, tokenizer) }

@@ -44,6 +44,7 @@ export function resolvePrompt(
     if (!Array.isArray(messages) || messages.length === 0) {
       throw invalidField('messages', 'an array of at least one message', messages)
     }
+    checkMessageCount(messages, context)
     for (const [index, message] of messages.entries()) {
       const { role, content, media } = (message ?? {}) as Partial<ChatMessage>
       if (typeof role !== 'string' || typeof content !== 'string') {
@@ -119,7 +120,22 @@ export function refuseBySize(
   if (least > context.limits.contextSize) throw promptTooLong(least, context, 'at least ')
 }
 
-function promptTooLong(count: number, { limits }: PromptContext, more = ''): CllmError {
+/**
+ * Templates write a token at least for each message, and the loop stands still while they do so for thousands.
+ * @throws CllmError `prompt_too_long` for more messages than a slot holds tokens
+ */
+export function checkMessageCount(
+  { length }: readonly unknown[],
+  context: Pick<PromptContext, 'limits'>,
+): void {
+  if (length > context.limits.contextSize) throw promptTooLong(length, context, 'at least ')
+}
+
+function promptTooLong(
+  count: number,
+  { limits }: Pick<PromptContext, 'limits'>,
+  more = '',
+): CllmError {
   const message =
     `prompt: it has ${more}${count} tokens, a slot holds ${limits.contextSize}: it exceeds the ` +
     'available context size'

@@ -110,6 +110,15 @@ t.test('length', async (t) => {
     const error = { ...tooLong, message: /at least 33 tokens.* 32/ }
     t.match(events[index + 1], { id, event: { error: { ...error, status: undefined } } })
   }
+  let rendered = 0
+  tokenizer.renderChat = (...given) => {
+    rendered++
+    return FakeTokenizer.prototype.renderChat.apply(tokenizer, given)
+  }
+  const many = Array.from({ length: 33 }, () => ({ role: 'user', content: '' }))
+  engine.submit('many', { prompt: { messages: many } })
+  t.equal(rendered, 0, 'more messages than tokens are not written')
+  t.match(events.at(-1), { id: 'many', event: { error: { message: /at least 33 tokens.* 32/ } } })
   await engine.close()
 })
 

@@ -201,6 +201,10 @@ testEach('the routes of llama-server', async (t) => {
   })
   const tool = { type: 'function', function: { name: 'weather' } }
   t.match((await ask('/apply-template', { messages, tools: [tool] })).json, { prompt: /weather/ })
+  const blanks = Array.from({ length: 5000 }, () => ({ role: 'user', content: '' }))
+  t.match((await ask('/apply-template', { messages: blanks })).json, {
+    error: { message: /at least 5000 tokens/ },
+  })
   t.match((await ask('/props')).json, {
     total_slots: 2,
     default_generation_settings: { n_ctx: 100, params: { top_p: 0.95 } },
