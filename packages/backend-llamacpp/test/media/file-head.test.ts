@@ -33,6 +33,14 @@ t.test('the length of a sound is read from its head', async (t) => {
   t.equal(soundLength(wave({ bits: 8 })), 2)
   t.equal(soundLength(wave({ format: 17, bits: 4 })), 4, 'ADPCM')
   t.equal(soundLength(wave({ format: 17, bits: 64 })), 4, 'whatever it says of its samples')
+  for (const [format, head] of [
+    [2, 14],
+    [17, 8],
+  ] as const) {
+    t.equal(soundLength(wave({ format, bits: 4, block: head })), 4)
+    const why = 'blocks of ADPCM without a head, beyond which a decoder reads'
+    t.equal(soundLength(wave({ format, bits: 4, block: head - 1 })), undefined, why)
+  }
   t.equal(soundLength(wave({ noted: 320_000 })), 20, 'what it notes of itself is believed')
   t.equal(soundLength(wave({ rate: 0 })), undefined)
   t.equal(soundLength(flac(48_000, 96_000)), 2)

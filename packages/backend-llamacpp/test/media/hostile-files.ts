@@ -60,18 +60,21 @@ interface Wave {
   readonly rate?: number
   readonly bits?: number
   readonly size?: number
+  /** Bytes of a block. */
+  readonly block?: number
   /** Samples that a part of its own notes. */
   readonly noted?: number
 }
 
 export function wav(samples: Buffer, wave: Wave = {}): Buffer {
   const { format = 1, channels = 1, rate = 16_000, bits = 16, size = samples.length, noted } = wave
+  const { block = 64 } = wave
   const head = [number(2, format), number(2, channels), number(4, rate), number(4, 2 * rate)]
   const fact = noted === undefined ? [] : [Buffer.from('fact'), number(4, 4), number(4, noted)]
   return Buffer.concat([
     Buffer.from('RIFF\0\0\0\0WAVEfmt \x10\0\0\0', 'latin1'),
     ...head,
-    number(2, 2),
+    number(2, block),
     number(2, bits),
     ...fact,
     Buffer.from('data'),

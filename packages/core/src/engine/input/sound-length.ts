@@ -21,6 +21,9 @@ type Mark = (at: number) => string
 /** Formats of which each sample takes as many bytes: whole numbers, floats, and two of eight bits. */
 const plainFormats = [1, 3, 6, 7]
 
+/** What the head of a block takes of ADPCM, Microsoft's and IMA's, for each channel. */
+const blockHeads: Readonly<Record<number, number>> = { 2: 7, 17: 4 }
+
 function waveLength(view: DataView, mark: Mark): number | undefined {
   let [rate, samplesPerByte, noted] = [0, 0, 0]
   for (let at = 12; at + 8 <= view.byteLength;) {
@@ -30,6 +33,8 @@ function waveLength(view: DataView, mark: Mark): number | undefined {
       const [channels, bits] = [number(2), number(14)]
       const format = number(0) === 0xfffe ? number(24) : number(0)
       rate = view.getUint32(at + 12, true)
+      // A decoder reads far beyond a block that is shorter than its head.
+      if (number(12) < (blockHeads[format] ?? 0) * channels) return undefined
       const bytes = bits % 8 === 0 ? (bits * channels) / 8 : number(12)
       samplesPerByte = plainFormats.includes(format) ? 1 / bytes : 2 / channels
     }
