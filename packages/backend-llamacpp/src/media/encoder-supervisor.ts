@@ -1,14 +1,22 @@
 import { type ChildProcess, fork } from 'node:child_process'
+import { closeSync, ftruncateSync, mkdtempSync, openSync, readSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { CllmError, type Clock, type Logger, type MediaType, messageOf } from '@cllm/core'
+import { attempt, CllmError, type Clock, type Logger, type MediaType, messageOf } from '@cllm/core'
 import type { MediaLibraryOptions, MediaPiece } from '../native/ffi/media-library.js'
-import type { EncodeCall, EncoderMessage } from './encoder-process.js'
+import type { EncodeCall, EncoderMessage, EncoderOptions } from './encoder-process.js'
 
 /** A process that is not ready after this long is given up. */
 const mostStartMs = 5 * 60_000
 
 /** A process that has not ended for this long after it was killed is left to itself. */
 const mostEndMs = 10_000
+
+/** Files of this folder are in memory; Linux alone has it. */
+const memoryFolder = '/dev/shm'
+
+/** The number of the file of vectors in the process, behind those of its messages. */
+const vectorFile = 4
 
 type EncoderAnswer = Extract<EncoderMessage, { readonly id: number }>
 
@@ -19,6 +27,8 @@ export class EncoderSupervisor {
   #process: Promise<ChildProcess> | undefined
   #isClosed = false
   #child: ChildProcess | undefined
+  /** What vectors come in, of the process that was started last; undefined: they come with the messages. */
+  #file: number | undefined
   /** What the projector is for, since it is open. */
   types: readonly MediaType[] = []
 
@@ -55,7 +65,7 @@ export class EncoderSupervisor {
       })
       signal.throwIfAborted()
       const answer = child && (await this.#ask(child, call, signal))
-      if (answer?.type === 'encoded') return answer.pieces
+      if (answer?.type === 'encoded') return this.#read(answer.pieces, call.width)
       if (answer !== undefined) {
         const code = answer.isUnreadable ? 'invalid_media' : 'backend_failed'
         throw new CllmError(code, `${call.type}: ${answer.message}`)
@@ -67,6 +77,27 @@ export class EncoderSupervisor {
     }
     const message = 'the encoder of images and sounds ended twice while it had this one'
     throw new CllmError('backend_failed', message)
+  }
+
+  /** The pieces with their vectors, of which the file keeps none. */
+  #read(
+    pieces: Extract<EncoderMessage, { readonly type: 'encoded' }>['pieces'],
+    width: number,
+  ): readonly MediaPiece[] {
+    const file = this.#file
+    const whole = pieces.map((piece) => {
+      if (!('at' in piece)) return piece
+      const { at, ...told } = piece
+      const vectors = new Float32Array(piece.count * width)
+      for (let done = 0; done < vectors.byteLength;) {
+        const got = readSync(file!, vectors, done, vectors.byteLength - done, at + done)
+        if (got === 0) throw new CllmError('backend_failed', 'vectors of the file are missing')
+        done += got
+      }
+      return { ...told, vectors }
+    })
+    if (file !== undefined) ftruncateSync(file)
+    return whole
   }
 
   /** The answer; undefined where the process has ended. The library cannot stop, so that it is ended by the signal. */
@@ -123,12 +154,25 @@ export class EncoderSupervisor {
   }
 
   #fork(options: MediaLibraryOptions): ChildProcess {
+    const file = attempt(openInMemory)
+    const shared = file === undefined ? {} : { vectorFile }
     try {
-      return (this.#child = fork(this.entry, [JSON.stringify(options)], {
-        serialization: 'advanced',
-        stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-      }))
+      const child = fork(
+        this.entry,
+        [JSON.stringify({ ...options, ...shared } satisfies EncoderOptions)],
+        {
+          serialization: 'advanced',
+          stdio: ['ignore', 'ignore', 'pipe', 'ipc', ...(file === undefined ? [] : [file])],
+        },
+      )
+      child.once('close', () => {
+        if (this.#file === file) this.#file = undefined
+        if (file !== undefined) closeSync(file)
+      })
+      this.#file = file
+      return (this.#child = child)
     } catch (error) {
+      if (file !== undefined) closeSync(file)
       throw this.#failed(messageOf(error))
     }
   }
@@ -181,6 +225,16 @@ export class EncoderSupervisor {
     // Where one was open, nothing is wrong with what it was given.
     if (this.types.length > 0) return new CllmError('backend_failed', why)
     return new CllmError('invalid_configuration', why, { details: { field: 'mmproj' } })
+  }
+}
+
+/** A file that nobody else can open and that nobody has to remove: it has no name. */
+function openInMemory(): number {
+  const folder = mkdtempSync(join(memoryFolder, 'cllm-'))
+  try {
+    return openSync(join(folder, 'vectors'), 'wx+', 0o600)
+  } finally {
+    rmSync(folder, { recursive: true })
   }
 }
 

@@ -1,9 +1,11 @@
 import { ChildProcess, fork } from 'node:child_process'
 import { getEventListeners, once } from 'node:events'
+import { existsSync, readdirSync, readlinkSync } from 'node:fs'
 import { execArgv } from 'node:process'
 import { fileURLToPath } from 'node:url'
 import { join } from 'node:path'
 import {
+  attempt,
   CllmError,
   type EncodedMedia,
   type MediaFile,
@@ -108,6 +110,24 @@ t.test('an image becomes tokens and ids of its own, and is kept', async (t) => {
   const asSound = encode(hears, { ...image(20), type: 'audio' })
   await t.rejects(asSound, { code: 'invalid_media', message: /expected a WAV/ })
 })
+
+const hasMemoryFolder = existsSync('/dev/shm')
+t.test('vectors come in a file, or with the message', { skip: !hasMemoryFolder }, async (t) => {
+  const { encoder } = await open(t)
+  const { spans } = await encode(encoder, image(17))
+  t.equal(spans.length, 2)
+  for (const { vectors } of spans) t.same(vectors, new Float32Array(17 * 4).fill(17))
+  const file = openFiles(encoder.pid!).find((name) => name.endsWith('vectors (deleted)'))
+  t.ok(file, 'one without a name')
+  t.notOk(existsSync(file!.replace('/vectors (deleted)', '')), 'nor a folder')
+  await encoder.dispose()
+  await until(() => !openFiles(process.pid).includes(file!))
+})
+
+const openFiles = (pid: number): string[] =>
+  readdirSync(`/proc/${pid}/fd`).map((fd) =>
+    attempt(() => readlinkSync(`/proc/${pid}/fd/${fd}`), ''),
+  )
 
 t.test('what was encoded for one scope is not found in another', async (t) => {
   const { encoder } = await open(t)

@@ -1,7 +1,9 @@
 // An encoder that says what a test's options ask for: two tokens around as many vectors as the image is wide, half of them at low detail. An image
 // of 13 pixels' width ends the process, one of 14 cannot be read, and
-// for one of 15 there is no answer.
-const { modelPath, mmprojPath, gpuLibrary } = JSON.parse(process.argv[2])
+// for one of 15 there is no answer. Vectors of an image of 17 are in the file, of which there are a few in the message, too.
+import { writeSync } from 'node:fs'
+
+const { modelPath, mmprojPath, gpuLibrary, vectorFile } = JSON.parse(process.argv[2])
 process.on('disconnect', () => process.exit(0))
 if (gpuLibrary === 'full') process.kill(process.pid, 'SIGABRT')
 else if (modelPath === 'missing') {
@@ -21,6 +23,10 @@ process.on('message', ({ id, file, detail, width }) => {
   else {
     const vectors = new Float32Array(pixels * width).fill(pixels)
     const pieces = [{ tokens: [7] }, { count: pixels, vectors }, { tokens: [8] }]
+    if (pixels === 17) {
+      writeSync(vectorFile, new Uint8Array(vectors.buffer), 0, vectors.byteLength, 5)
+      pieces.splice(2, 1, { count: pixels, at: 5 })
+    }
     process.send({ type: 'encoded', id, pieces })
   }
 })

@@ -86,7 +86,8 @@ export class MediaLibrary {
   }
 
   /**
-   * Encodes a file.
+   * Encodes a file, and tells its pieces in their order.
+   * @param onPiece - vectors are llama.cpp's own memory, until it returns
    * @param width - the length of a vector
    * @param detail - whether an image is shrunk before
    * @throws Error when libmtmd cannot read or encode it
@@ -94,8 +95,9 @@ export class MediaLibrary {
   async encode(
     file: Uint8Array<ArrayBuffer>,
     width: number,
-    detail?: 'low',
-  ): Promise<MediaPiece[]> {
+    detail: 'low' | undefined,
+    onPiece: (piece: MediaPiece) => void,
+  ): Promise<void> {
     const functions = this.functions
     const options = {
       ...functions.mtmd_helper_init_opt_default(),
@@ -115,11 +117,9 @@ export class MediaLibrary {
       const tokenize = functions.mtmd_tokenize_from_parts
       const result = await runAsync(tokenize, this.context, chunks, list, 1, false)
       if (result !== 0) throw new UnreadableFile(`libmtmd cannot prepare this file (${result})`)
-      const pieces: MediaPiece[] = []
       for (let index = 0; index < functions.mtmd_input_chunks_size(chunks); index++) {
-        pieces.push(await this.#piece(functions.mtmd_input_chunks_get(chunks, index), width))
+        onPiece(await this.#piece(functions.mtmd_input_chunks_get(chunks, index), width))
       }
-      return pieces
     } finally {
       functions.mtmd_input_chunks_free(chunks)
       functions.mtmd_bitmap_free(bitmap)
@@ -153,7 +153,7 @@ export class MediaLibrary {
     const result = await runAsync(functions.mtmd_encode_chunk, this.context, chunk)
     if (result !== 0) throw new Error(`libmtmd could not encode the file (${result})`)
     const output = functions.mtmd_get_output_embd(this.context)
-    const vectors = new Float32Array(viewMemory(output, 4 * count * width)).slice()
+    const vectors = new Float32Array(viewMemory(output, 4 * count * width))
     return { count, vectors, ...(shape !== undefined && { shape }) }
   }
 
