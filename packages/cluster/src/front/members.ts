@@ -62,10 +62,7 @@ export class Members {
     if (this.all.every((one) => one.report === undefined)) {
       this.#gatheringUntil = this.clock.now() + gatheringMs
     }
-    member.state = state
-    member.isMigrating = isMigrating
-    member.clients = clients
-    member.report = report
+    Object.assign(member, { state, isMigrating, clients, report } satisfies Partial<Member>)
     this.table.set(id, report, this.clock.now())
     this.table.setEligible(id, state === 'up')
   }

@@ -33,7 +33,7 @@ const allDrain = 'No machine takes requests any more'
 /** Machines behind fronts that place requests on them: they may die, drain and be unequal. */
 export class SimulatedFleet implements RequestService {
   /** Those that live, and those that die with the step that is running. */
-  readonly #engines = new Set<Engine>()
+  readonly engines = new Set<Engine>()
   /** What the others did. */
   readonly #done: EngineStatistics[] = []
   readonly #machines: (SimulatedMachine | undefined)[] = []
@@ -68,12 +68,8 @@ export class SimulatedFleet implements RequestService {
     return this.#machines.length
   }
 
-  get engines(): Iterable<Engine> {
-    return this.#engines
-  }
-
   statistics(): readonly EngineStatistics[] {
-    return [...this.#done, ...Array.from(this.#engines, (engine) => engine.statistics())]
+    return [...this.#done, ...Array.from(this.engines, (engine) => engine.statistics())]
   }
 
   /** Requests come to the fronts in turns. */
@@ -98,7 +94,7 @@ export class SimulatedFleet implements RequestService {
     const now = (): number => clock.now()
     const id = `machine-${String(index).padStart(4, '0')}`
     const engine = this.parts.createEngine(index)
-    this.#engines.add(engine)
+    this.engines.add(engine)
     const onEvent: FleetParts['onEvent'] = (request, event) => this.#take(request, event)
     const onReport = (report: WorkerReport): void => this.#report(machine, report)
     const machine: SimulatedMachine =
@@ -214,7 +210,7 @@ export class SimulatedFleet implements RequestService {
     this.#machines[index] = undefined
     void machine.die().then(() => {
       this.#done.push(machine.engine.statistics())
-      this.#engines.delete(machine.engine)
+      this.engines.delete(machine.engine)
     })
     const now = clock.now()
     clock.at(now + noticeMs, () => this.#onLost(machine))
