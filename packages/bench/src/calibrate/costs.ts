@@ -79,11 +79,7 @@ export interface CheckedStep extends MeasuredStep {
 export type MeasuredCopies = readonly (readonly [tokens: number, milliseconds: number])[]
 
 /** Fitted costs but for the engine's loop, and how well they fit. */
-export interface FittedCosts {
-  readonly costs: Omit<PassCosts, 'loop'>
-  readonly steps: readonly CheckedStep[]
-  readonly error: CostFile['error']
-}
+export type FittedCosts = ReturnType<typeof fitCosts>
 
 /** A small model on two cores, in the order of `passFeatures`: scaled by the first step. */
 const prior = [15, 15, 6, 0.01, 8, 11, 3, 0.0015, 0.0055]
@@ -95,11 +91,7 @@ const passes = 3000
  *
  * @param tile - the backend's `chunkMultiple`
  */
-export function fitCosts(
-  measured: readonly MeasuredStep[],
-  copies: MeasuredCopies,
-  tile: number,
-): FittedCosts {
+export function fitCosts(measured: readonly MeasuredStep[], copies: MeasuredCopies, tile: number) {
   const fit = new LinearFit({ prior, memory: 1, outlier: Infinity })
   const fitted = measured
     .filter(({ kind }) => kind !== 'mixed')

@@ -1,25 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { sum } from 'simple-statistics'
 import { textsOf } from '../report/figures.js'
 
 /** The activity of the machine besides the measurement. */
-export interface MachineState {
-  readonly cpu: string
-  readonly cores: number
-  /** Load average over the minute before the first run. */
-  readonly loadBefore: number
-  /** Share of processor time that was used in the pauses between runs. */
-  readonly busyInPauses: number
-  /** Share of time that the hypervisor took (steal); null if the system does not report it. */
-  readonly steal: number | null
-}
-
-interface CpuTimes {
-  readonly total: number
-  readonly busy: number
-  readonly steal: number | null
-}
+export type MachineState = Readonly<ReturnType<MachineWatch['state']>>
 
 /** Watches the machine from its creation on; during its pauses it measures other processes. */
 export class MachineWatch {
@@ -38,15 +24,18 @@ export class MachineWatch {
   }
 
   /** The activity since the beginning. */
-  state(): MachineState {
+  state() {
     const now = cpuTimes()
     const stolen =
       now.steal === null || this.#begin.steal === null ? null : now.steal - this.#begin.steal
     return {
       cpu: cpus()[0]?.model ?? 'unknown',
       cores: cpus().length,
+      /** Load average over the minute before the first run. */
       loadBefore: this.#loadBefore,
+      /** Share of processor time that was used in the pauses between runs. */
       busyInPauses: this.#pauseTotal === 0 ? 0 : this.#pauseBusy / this.#pauseTotal,
+      /** Share of time that the hypervisor took (steal); null if the system does not report it. */
       steal: stolen === null ? null : stolen / Math.max(1, now.total - this.#begin.total),
     }
   }
@@ -68,7 +57,7 @@ export function machineWarnings(state: MachineState): string[] {
 }
 
 /** Reads Linux's /proc/stat, the only source for steal, or Node's `cpus()` elsewhere. */
-function cpuTimes(): CpuTimes {
+function cpuTimes() {
   try {
     const [line = ''] = readFileSync('/proc/stat', 'utf8').split('\n')
     const times = line.trim().split(/\s+/).slice(1, 9).map(Number)
@@ -77,9 +66,7 @@ function cpuTimes(): CpuTimes {
     return { total: busy + idle + wait + steal, busy, steal }
   } catch {
     const all = cpus().map(({ times }) => times)
-    const sum = (of: (times: (typeof all)[number]) => number) =>
-      all.reduce((total, times) => total + of(times), 0)
-    const busy = sum(({ user, nice, sys, irq }) => user + nice + sys + irq)
-    return { total: busy + sum(({ idle }) => idle), busy, steal: null }
+    const busy = sum(all.map(({ user, nice, sys, irq }) => user + nice + sys + irq))
+    return { total: busy + sum(all.map(({ idle }) => idle)), busy, steal: null }
   }
 }

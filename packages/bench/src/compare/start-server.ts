@@ -4,11 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { CllmError, attempt, systemClock, within } from '@cllm/core'
 
 /** A server started for a measurement. */
-export interface StartedServer {
-  readonly url: URL
-  /** Ends the server and all its child processes. */
-  readonly stop: () => Promise<void>
-}
+export type StartedServer = Awaited<ReturnType<typeof startServer>>
 
 /** Options for starting a server. */
 export interface StartOptions {
@@ -23,16 +19,12 @@ export interface StartOptions {
  * @param command - `{port}` in it is replaced by a free port
  * @throws `target_unavailable` with the end of its output when it ends or does not answer in time
  */
-export async function startServer(
-  command: string,
-  { timeoutMs, signal }: StartOptions,
-): Promise<StartedServer> {
+export async function startServer(command: string, { timeoutMs, signal }: StartOptions) {
   const port = await freePort()
-  const isWindows = process.platform === 'win32'
   const child = spawn(command.replaceAll('{port}', String(port)), {
     shell: true,
     // Its own process group, so that the shell's children can be stopped with it.
-    detached: !isWindows,
+    detached: process.platform !== 'win32',
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const kill = (name: NodeJS.Signals) => killTree(child.pid, name)
@@ -43,6 +35,7 @@ export async function startServer(
   for (const stream of [child.stdout, child.stderr]) {
     stream.on('data', (text: Buffer) => (written = (written + String(text)).slice(-2000)))
   }
+  /** Ends the server and all its child processes. */
   const stop = async () => {
     kill('SIGTERM')
     await within(systemClock, 10_000, ended, () => kill('SIGKILL'))

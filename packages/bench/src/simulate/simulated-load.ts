@@ -19,22 +19,8 @@ export type SimulatedLoadOptions = Pick<LoadOptions, 'shape' | 'dataset' | 'seed
   readonly images?: Pick<SimulatedImages, 'share' | 'tokens'>
 }
 
-/** A load for `simulateLoad`. */
-export interface SimulatedLoad {
-  /** Requests with an arrival time known from the start. */
-  readonly requests: readonly SimulatedRequest[]
-  /** The next request of a program or client whose last one ended. */
-  readonly after: (ended: SimulatedAnswer, now: number) => SimulatedRequest | undefined
-  /** What each request asks, by its number; follow-ups join when they are sent. */
-  readonly items: readonly WorkItem[]
-  /** For each request the number of its program's first. */
-  readonly programs: readonly number[]
-  /** How often the dataset began anew. */
-  readonly laps: number
-}
-
-/** The requests of a load, as `cllm bench serve` would send them, for a simulation. */
-export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
+/** The requests of a load, as `cllm bench serve` would send them, for `simulateLoad`. */
+export function simulatedLoad(options: SimulatedLoadOptions) {
   const { shape, dataset, seed, requests: count, tenants = [], models = [], images } = options
   const items = Array.from({ length: count }, (_, index) => dataset.item(index))
   const laps = lapOf(Math.max(0, count - 1), options)
@@ -68,11 +54,16 @@ export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
   }
   let next = shape.kind === 'closed' ? Math.min(shape.concurrency, count) : count
   return {
+    /** What each request asks, by its number; follow-ups join when they are sent. */
     items,
+    /** For each request the number of its program's first. */
     programs,
+    /** How often the dataset began anew. */
     laps,
+    /** Requests with an arrival time known from the start. */
     requests: Array.from({ length: next }, (_, index) => requestAt(index, timeOf(index))),
-    after: (ended, now) =>
+    /** The next request of a program or client whose last one ended. */
+    after: (ended: SimulatedAnswer, now: number): SimulatedRequest | undefined =>
       followUp(ended, now) ?? (next < count ? requestAt(next++, now) : undefined),
   }
 }

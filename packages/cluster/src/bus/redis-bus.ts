@@ -1,17 +1,10 @@
-import { type Clock, pause } from '@cllm/core'
+import { pause } from '@cllm/core'
 import { ClientOfflineError, RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
 import { ConnectionWatch, Connections, type RedisBusOptions, retryMs } from './connections.js'
 import { after, MailboxReader } from './mailbox-reader.js'
 import { mailboxMs, MailboxWriter, mostRefusedMs } from './mailbox-writer.js'
 import { isOfOldPrimary, type RedisClient as Client, unanswered } from './redis-client.js'
-
-/** @internal A connection to the server, and what all keys begin with. */
-export interface RedisStore {
-  readonly client: Client
-  readonly prefix: string
-  readonly clock: Clock
-}
 
 /**
  * A cluster on Redis (6.2 or later) or Valkey. A mailbox is a stream: its owner reads it with one
@@ -48,8 +41,8 @@ export class RedisBus implements ClusterBus {
     return new RedisBus(await Connections.open(options), options)
   }
 
-  /** @internal The connection for commands, for what is shared besides messages. */
-  get store(): RedisStore {
+  /** @internal The connection for commands, and what all keys begin with, for what is shared besides messages. */
+  get store() {
     const { writer: client, clock } = this.connections
     return { client, prefix: this.#prefix, clock }
   }

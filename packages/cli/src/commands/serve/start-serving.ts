@@ -1,5 +1,5 @@
 import { createServer, type Server } from '@cllm/host'
-import { type Logger, systemClock, type TransportAddress } from '@cllm/core'
+import { type Logger, systemClock } from '@cllm/core'
 import {
   HOLD_FOLDER,
   KEY_STORE,
@@ -34,27 +34,14 @@ export interface ServingExtras {
   readonly logger?: Logger
 }
 
-/** A server that listens and has loaded its first models. */
-export interface Serving {
-  readonly addresses: readonly TransportAddress[]
-  readonly directory: Server['directory']
-  readonly logger: Logger
-  /** Resolves with the reason when it cannot go on, such as without its single engine. */
-  readonly death: Promise<string>
-  /** Lets running requests finish for at most this many milliseconds, and ends everything. */
-  close(graceMs?: number): Promise<void>
-}
-
 /**
  * Starts the server that the configuration describes: checks certificates, plug-ins and the address
  * first, because these fail fast, then fetches and loads models, which may take minutes; until then,
  * requests get 503. When the signal is aborted meanwhile, it throws the reason.
+ *
+ * @returns a server that listens and has loaded its first models
  */
-export async function startServing(
-  given: LoadedConfig,
-  io: CommandIo,
-  extras: ServingExtras = {},
-): Promise<Serving> {
+export async function startServing(given: LoadedConfig, io: CommandIo, extras: ServingExtras = {}) {
   // The front of a cluster serves what the workers have.
   const isFront = given.config.cluster.url !== null
   const loaded = isFront ? given : await withChosenModel(given, io)
@@ -70,6 +57,7 @@ export async function startServing(
   const { shared, directory, death } = models
   let [keys, tracing, server]: [OpenKeyRing?, Tracing?, Server?] = []
   const services = new Services()
+  /** Lets running requests finish for at most this many milliseconds, and ends everything. */
   const close = async (graceMs?: number): Promise<void> => {
     try {
       await server?.close(graceMs)

@@ -1,6 +1,5 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
 import { catalog, type CatalogEntry, findEntry } from './catalog.js'
 import { memoryOf, shapeOf } from './memory-of.js'
@@ -9,21 +8,15 @@ import { isProjector, projectorBeside, projectorName } from '../model-files.js'
 import { textTable, formatBytes } from '../../process/terminal.js'
 
 /** What is known of a model without fetching it. */
-export interface KnownModel {
-  readonly name: string
-  readonly entry: CatalogEntry | undefined
-  /** Its file; undefined: it is not downloaded. */
-  readonly path: string | undefined
-  /** Undefined where it is not downloaded and the catalog has none. */
-  readonly shape: ModelShape | undefined
-}
+export type KnownModel = Awaited<ReturnType<typeof knownModel>>
 
 /**
  * Finds a model by a name of the catalog, or a file that is here.
  *
+ * @returns without a path where it is not downloaded, and then without a shape where the catalog has none
  * @throws CllmError `model_unavailable` when it is neither
  */
-export async function knownModel(spec: string, folder: string): Promise<KnownModel> {
+export async function knownModel(spec: string, folder: string) {
   const entry = findEntry(catalog, spec)
   const path = await fileOf(spec, folder)
   if (path !== undefined) {
@@ -97,21 +90,8 @@ export async function downloadedModel(folder: string, name: string): Promise<Dow
   throw new CllmError('model_unavailable', message)
 }
 
-/** A catalog model and whether it is downloaded. */
-interface ModelListing extends Pick<CatalogEntry, 'name' | 'title' | 'licence'> {
-  /** Size of the file, or its size once downloaded, with its projector. */
-  readonly bytes: number
-  /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
-  readonly memoryBytes: number | null
-  /** Whether a download is checked against a known hash. */
-  readonly checked: boolean
-  readonly present: boolean
-  /** Path of the file, whether or not it is downloaded. */
-  readonly path: string
-}
-
 /** The models of the catalog, and whether each is in the cache folder. */
-export async function listModels(cacheFolder: string): Promise<ModelListing[]> {
+export async function listModels(cacheFolder: string) {
   const listed = catalog.map(async (entry) => {
     const { name, title, licence, bytes, file, sources, projector } = entry
     const path = join(cacheFolder, file)
@@ -120,10 +100,14 @@ export async function listModels(cacheFolder: string): Promise<ModelListing[]> {
       name,
       title,
       licence,
+      /** Size of the file, or its size once downloaded, with its projector. */
       bytes: (found?.size ?? bytes) + (projector?.bytes ?? 0),
+      /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
       memoryBytes: memoryOf(entry, 1) ?? null,
+      /** Whether a download is checked against a known hash. */
       checked: sources[0].sha256 !== undefined,
       present: found !== undefined,
+      /** Path of the file, whether or not it is downloaded. */
       path,
     }
   })
@@ -131,7 +115,7 @@ export async function listModels(cacheFolder: string): Promise<ModelListing[]> {
 }
 
 /** The listing as a table for the terminal, on a machine with this many free bytes. */
-export function modelTable(models: readonly ModelListing[], available: number): string {
+export function modelTable(models: Awaited<ReturnType<typeof listModels>>, available: number) {
   const rows = models.map((model) => {
     const { name, bytes, memoryBytes, licence, present, title, checked } = model
     const size = `${checked || present ? '' : '~'}${formatBytes(bytes)}`
