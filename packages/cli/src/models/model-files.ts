@@ -31,11 +31,10 @@ export async function checkFetched(path: string, expected: ExpectedFile, signal:
 }
 
 function mismatch(what: string, expected: number | string, received: number | string): CllmError {
-  return new CllmError(
-    'model_unavailable',
-    `the fetched file is not the expected one: expected ${what} ${expected}, got ${received}`,
-    { details: { field: what, expected, received } },
-  )
+  const message = `the fetched file is not the expected one: expected ${what} ${expected}, got ${received}`
+  return new CllmError('model_unavailable', message, {
+    details: { field: what, expected, received },
+  })
 }
 
 /**
@@ -47,11 +46,8 @@ export async function checkGguf(path: string): Promise<void> {
   const start = await readStart(path, 'a GGUF file')
   if (start.toString('latin1') === 'GGUF') return
   const received = start.length === 0 ? 'nothing' : JSON.stringify(start.toString('latin1'))
-  throw new CllmError(
-    'model_invalid',
-    `${path} is not a GGUF file: expected "GGUF" in its first 4 bytes, found ${received}`,
-    { details: { path, expected: 'GGUF', received } },
-  )
+  const message = `${path} is not a GGUF file: expected "GGUF" in its first 4 bytes, found ${received}`
+  throw new CllmError('model_invalid', message, { details: { path, expected: 'GGUF', received } })
 }
 
 /** @throws `model_unavailable` when the file does not exist, is a folder or cannot be read */

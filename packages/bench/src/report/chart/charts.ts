@@ -1,3 +1,4 @@
+import { mean } from 'simple-statistics'
 import { escapeHtml, frame, largest, px, seriesClass, type Axis } from './frame.js'
 
 /** A point of a chart, in its axes' units. */
@@ -103,8 +104,7 @@ export function areaChart(options: ChartOptions, series: readonly Series[]): str
   })
 }
 
-function meanOf(points: readonly Point[]): Point {
-  const mean = (of: (point: Point) => number) =>
-    points.reduce((sum, point) => sum + of(point), 0) / Math.max(1, points.length)
-  return [mean(([a]) => a), mean(([, b]) => b)]
-}
+const meanOf = (points: readonly Point[]): Point => [
+  mean(points.map(([a]) => a)),
+  mean(points.map(([, b]) => b)),
+]

@@ -11,6 +11,7 @@ import {
   loopCosts,
   planSteps,
   StepMeter,
+  textsOf,
   textTable,
 } from '@cllm/bench'
 import { type CommandIo, defineCommand } from '../command.js'
@@ -123,13 +124,10 @@ function calibrationTable(
 function describe({ kind, shares }: CheckedStep): string {
   const decoding = shares.filter(({ tokens }) => tokens === 1)
   const chunks = shares.filter(({ tokens }) => tokens > 1)
-  const parts: string[] = []
-  if (decoding.length > 0) {
-    parts.push(`${decoding.length} decode at ${decoding[0]?.context}`)
-  }
-  if (chunks.length > 0) {
-    const sizes = chunks.map(({ tokens }) => tokens).join('+')
-    parts.push(`prefill ${sizes} at ${chunks[0]?.context}`)
-  }
+  const sizes = chunks.map(({ tokens }) => tokens).join('+')
+  const parts = textsOf(
+    decoding.length > 0 && `${decoding.length} decode at ${decoding[0]?.context}`,
+    chunks.length > 0 && `prefill ${sizes} at ${chunks[0]?.context}`,
+  )
   return `${kind === 'mixed' ? 'mixed: ' : ''}${parts.join(', ')}`
 }

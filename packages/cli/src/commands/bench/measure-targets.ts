@@ -147,14 +147,10 @@ function sameServer(target: Target, targets: readonly Target[]): string {
 function completeRounds(
   byTarget: ReadonlyMap<string, readonly RunResult[]>,
 ): ReadonlyMap<string, readonly RunResult[]> | undefined {
-  const done = [...byTarget].map(([name, runs]): [string, RunResult[]] => [
-    name,
-    runs.filter(({ stopped }) => stopped === null).toSorted((a, b) => a.repeat - b.repeat),
-  ])
-  const rounds = Math.min(...done.map(([, runs]) => runs.length))
-  return rounds === 0
-    ? undefined
-    : new Map(done.map(([name, runs]) => [name, runs.slice(0, rounds)]))
+  const whole = (runs: readonly RunResult[]) => runs.filter(({ stopped }) => stopped === null)
+  const rounds = Math.min(...Array.from(byTarget.values(), (runs) => whole(runs).length))
+  if (rounds === 0) return undefined
+  return new Map([...byTarget].map(([name, runs]) => [name, whole(runs).slice(0, rounds)]))
 }
 
 /** The runs' warnings, each kind once per target and load, with the numbers of its first one. */

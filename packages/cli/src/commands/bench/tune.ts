@@ -57,9 +57,8 @@ the YAML of the best one.`,
     const requests = Math.min(sample, setup.load.requests)
     const part = { ...setup, load: { ...setup.load, requests } }
     const first = await simulateAll(all, part, 'part of the load')
-    const best = [
-      ...new Set([...paretoFront(first).slice(0, keep), ...ranked(distinct(first))]),
-    ].slice(0, keep)
+    const inOrder = new Set([...paretoFront(first), ...ranked(distinct(first))])
+    const best = [...inOrder].slice(0, keep)
     const second =
       requests === setup.load.requests ? best : await simulateAll(best, setup, 'whole load')
     if (io.signal.aborted) return exitCode.interrupted

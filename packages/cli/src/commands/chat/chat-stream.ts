@@ -18,7 +18,11 @@ export interface ToolCall {
   readonly id: string
   readonly type: 'function'
   /** `arguments` is JSON. */
-  readonly function: { readonly name: string; readonly arguments: string }
+  readonly function: { name: string; arguments: string }
+}
+
+const newCall = (id: string): ToolCall => {
+  return { id, type: 'function', function: { name: '', arguments: '' } }
 }
 
 /** How an answer went, in the server's words. */
@@ -85,13 +89,9 @@ export async function* streamAnswer(
     if (thinking !== '') yield { type: 'thinking', text: thinking }
     if (content !== '') yield { type: 'text', text: content }
     for (const { index, id = '', function: more = {} } of delta.tool_calls ?? []) {
-      const { id: known, function: called } = calls[index] ?? { id, function: undefined }
-      const { name = '', arguments: given = '' } = called ?? {}
-      calls[index] = {
-        id: known,
-        type: 'function',
-        function: { name: name + (more.name ?? ''), arguments: given + (more.arguments ?? '') },
-      }
+      const call = (calls[index] ??= newCall(id))
+      call.function.name += more.name ?? ''
+      call.function.arguments += more.arguments ?? ''
     }
     reason = choice?.finish_reason ?? reason
     if (usage === undefined || usage === null) continue

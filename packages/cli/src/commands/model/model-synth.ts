@@ -22,11 +22,9 @@ export async function synthModel(like: string, out: string, seed = 0): Promise<n
   const name = syntheticNames.find((known) => known === like)
   if (name === undefined) {
     const expected = syntheticNames.join(', ')
-    throw new CllmError(
-      'invalid_configuration',
-      `cannot imitate the model "${like}": expected one of ${expected}`,
-      { details: { field: 'like', expected, received: like } },
-    )
+    const message = `cannot imitate the model "${like}": expected one of ${expected}`
+    const details = { field: 'like', expected, received: like }
+    throw new CllmError('invalid_configuration', message, { details })
   }
   try {
     await mkdir(dirname(out), { recursive: true })

