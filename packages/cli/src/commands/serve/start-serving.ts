@@ -22,7 +22,7 @@ import { openKeyRing, type OpenKeyRing } from '../../keys/keys.js'
 import { withChosenModel } from '../../models/choose-model.js'
 import { type Served, servedPool } from '../../models/served/served-pool.js'
 import { everyLevel } from '../../process/logger.js'
-import type { Tracing } from './tracing.js'
+import type { startTracing } from './tracing.js'
 import type { CommandIo } from '../command.js'
 import { prepareServing } from './prepare-serving.js'
 
@@ -55,7 +55,7 @@ export async function startServing(given: LoadedConfig, io: CommandIo, extras: S
     models = await servedByCluster(loaded, parts)
   } else models = servedPool(loaded, io, parts)
   const { shared, directory, death } = models
-  let [keys, tracing, server]: [OpenKeyRing?, Tracing?, Server?] = []
+  let [keys, tracing, server]: [OpenKeyRing?, ReturnType<typeof startTracing>?, Server?] = []
   const services = new Services()
   /** Lets running requests finish for at most this many milliseconds, and ends everything. */
   const close = async (graceMs?: number): Promise<void> => {

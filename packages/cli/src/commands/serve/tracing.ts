@@ -15,14 +15,6 @@ import { detectResources, envDetector, resourceFromAttributes } from '@opentelem
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node'
 import { defined, type GenerateEvent, type GenerateRequest } from '@cllm/core'
 
-/** Sends spans of requests to a collector. */
-export interface Tracing {
-  /** Must be the first of a transport's protocols. */
-  readonly protocol: KoaProtocol
-  /** Sends the remaining spans; spans that the collector does not accept are lost. */
-  shutdown(): Promise<void>
-}
-
 /**
  * Sends a span for each request to a collector that accepts OTLP over HTTP. Continues the client's
  * trace if the request has a `traceparent` (W3C Trace Context). OpenTelemetry's other variables
@@ -31,7 +23,7 @@ export interface Tracing {
  *
  * @param endpoint - the collector's base URL, such as `http://127.0.0.1:4318`
  */
-export function startTracing(endpoint: string): Tracing {
+export function startTracing(endpoint: string) {
   const exporter = new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, '')}/v1/traces` })
   const named = resourceFromAttributes({ 'service.name': 'cllm' })
   const provider = new NodeTracerProvider({
@@ -41,15 +33,18 @@ export function startTracing(endpoint: string): Tracing {
   // Gives each request its own context, and reads `traceparent`.
   provider.register()
   const spans = new RequestSpans(provider.getTracer('cllm'))
-  return {
-    protocol: {
-      name: 'tracing',
-      observe: () => spans,
-      async within(headers, handle) {
-        await context.with(propagation.extract(ROOT_CONTEXT, headers), handle)
-      },
+  const protocol: KoaProtocol = {
+    name: 'tracing',
+    observe: () => spans,
+    async within(headers, handle) {
+      await context.with(propagation.extract(ROOT_CONTEXT, headers), handle)
     },
-    async shutdown() {
+  }
+  return {
+    /** Must be the first of a transport's protocols. */
+    protocol,
+    /** Sends the remaining spans; spans that the collector does not accept are lost. */
+    async shutdown(): Promise<void> {
       await provider.shutdown().catch(() => {})
     },
   }

@@ -1,7 +1,7 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
-import { catalog, type CatalogEntry, findEntry } from './catalog.js'
+import { catalog, findEntry } from './catalog.js'
 import { memoryOf, shapeOf } from './memory-of.js'
 import { partsOf } from '../fetch/fetch-hugging-face.js'
 import { isProjector, projectorBeside, projectorName } from '../model-files.js'
@@ -37,26 +37,18 @@ async function fileOf(spec: string, folder: string): Promise<string | undefined>
 }
 
 /** A model in the cache folder. */
-export interface DownloadedModel {
-  /** What `cllm run` and `cllm serve` take: the catalog's name, or the file's path. */
-  readonly name: string
-  /** Of all its files. */
-  readonly bytes: number
-  /** When it was written, as ISO 8601. */
-  readonly modified: string
-  /** The first one of its files. */
-  readonly path: string
-  /** With its other parts, and the projector that was fetched with it. */
-  readonly files: readonly string[]
-}
+export type DownloadedModel = Awaited<ReturnType<typeof downloadedModels>>[number]
 
 const laterPart = /-(?!00001-)\d{5}-of-\d{5}\.gguf$/
 
-/** The models in the cache folder; none where there is no such folder. */
-export async function downloadedModels(
-  folder: string,
-  entries: readonly CatalogEntry[] = catalog,
-): Promise<DownloadedModel[]> {
+/**
+ * The models in the cache folder; none where there is no such folder.
+ *
+ * @returns of each what `cllm run` and `cllm serve` take, the catalog's name or the file's path; the first one of its
+ *   files, and all with its other parts and the projector that was fetched with it; the bytes of all, and when it was
+ *   written, as ISO 8601
+ */
+export async function downloadedModels(folder: string, entries = catalog) {
   const all: string[] = await readdir(folder).catch(() => [])
   const models = all
     .filter((file) => /\.gguf$/i.test(file) && !isProjector(file) && !laterPart.test(file))
