@@ -238,10 +238,7 @@ interface Choice {
   }
 }
 
-function readChunk(
-  event: Json,
-  read: (choice: Choice) => string | null | undefined,
-): ApiEvent | undefined {
+function readChunk(event: Json, read: (choice: Choice) => string | null | undefined) {
   if (!Array.isArray(event.choices)) return undefined
   const [choice = {}] = event.choices as Choice[]
   const delta = choice.delta ?? {}

@@ -159,10 +159,7 @@ const outputTokens = 40
  * The time that the engine, its process and its client add to a step: the ITL of one stream, and of
  * one stream per slot, minus the machine's costs.
  */
-export async function loopCosts(
-  client: EngineClient,
-  { stepMs }: MachineModel,
-): Promise<PassCosts['loop']> {
+export async function loopCosts(client: EngineClient, { stepMs }: MachineModel) {
   const { model, limits } = await client.info()
   const beyond = async (sequences: number): Promise<number> => {
     const gaps: number[] = []

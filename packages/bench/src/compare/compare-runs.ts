@@ -26,10 +26,7 @@ export interface ComparedLoad {
  *
  * @param runs - each target's runs, in the same order of rounds; the first target is the baseline
  */
-export function compareRuns(
-  load: LoadShape,
-  runs: ReadonlyMap<string, readonly RunResult[]>,
-): ComparedLoad {
+export function compareRuns(load: LoadShape, runs: ReadonlyMap<string, readonly RunResult[]>) {
   const [baseline, ...others] = runs.keys()
   const of = (name: string | undefined, figure: Figure) =>
     (runs.get(name ?? '') ?? []).map(({ summary }) => figure.of(summary) ?? NaN)
@@ -46,11 +43,7 @@ export function compareRuns(
   }
 }
 
-function ratioOf(
-  values: readonly number[],
-  baseline: readonly number[],
-  { better }: Figure,
-): Ratio | undefined {
+function ratioOf(values: readonly number[], baseline: readonly number[], { better }: Figure) {
   const ratio = estimateRatio(values, baseline)
   return ratio === undefined ? undefined : { ...ratio, verdict: verdictOf(ratio, better) }
 }

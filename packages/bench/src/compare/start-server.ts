@@ -50,11 +50,7 @@ export async function startServer(command: string, { timeoutMs, signal }: StartO
   throw new CllmError('target_unavailable', `${command}: ${problem}; ${told}`)
 }
 
-async function waitFor(
-  url: URL,
-  child: ChildProcess,
-  { timeoutMs, signal }: StartOptions,
-): Promise<string | undefined> {
+async function waitFor(url: URL, child: ChildProcess, { timeoutMs, signal }: StartOptions) {
   const end = performance.now() + timeoutMs
   while (performance.now() < end) {
     if (child.exitCode !== null) return `ended with code ${child.exitCode}`

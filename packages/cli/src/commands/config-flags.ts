@@ -26,10 +26,8 @@ export function configFrom(
 }
 
 /** {@link modelsFolder} of the file that a flag names. */
-export const folderFrom = (
-  { config }: { readonly config: string | undefined },
-  io: CommandIo,
-): string => modelsFolder(configFrom({ config }, io), io.env)
+export const folderFrom = ({ config }: { readonly config: string | undefined }, io: CommandIo) =>
+  modelsFolder(configFrom({ config }, io), io.env)
 
 /** The flags of the commands that talk to a running server. */
 export const serverFlags = {

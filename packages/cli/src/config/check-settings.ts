@@ -58,9 +58,7 @@ export function* checkBuiltIns(find: Find): Generator<string> {
 }
 
 /** What goes wrong first, with the setting that it is about. */
-function* firstProblem(
-  ...tries: readonly (readonly [setting: Setting, make: () => unknown])[]
-): Generator<string> {
+function* firstProblem(...tries: readonly (readonly [setting: Setting, make: () => unknown])[]) {
   for (const [{ label }, make] of tries) {
     try {
       make()

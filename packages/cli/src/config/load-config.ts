@@ -53,11 +53,7 @@ export interface LoadedConfig {
 const fromDisk = (file: string) => readFileSync(file, 'utf8')
 
 /** The layer of the file, empty without a file. Messages call the file `name`. */
-const readLayer = (
-  name: string | undefined,
-  file: string,
-  readFile: (file: string) => string,
-): Layer => {
+const readLayer = (name: string | undefined, file: string, readFile: (file: string) => string) => {
   if (name === undefined) return { settings: [], problems: [], warnings: [] }
   try {
     return readFileLayer(readFile(file), name)

@@ -15,9 +15,7 @@ import { gpuFolder, nativeFolder } from '../models/cache-folder.js'
 const cpuInfo = '/proc/cpuinfo'
 
 /** This machine, as far as a library depends on it. Only Linux names the CPU's instructions. */
-export function thisMachine(
-  read: (file: string) => string = (file) => readFileSync(file, 'utf8'),
-): Machine {
+export function thisMachine(read: (file: string) => string = (file) => readFileSync(file, 'utf8')) {
   const { platform, arch } = process
   const cpu = cpus()[0]?.model.trim() ?? 'unknown'
   return { platform, arch, cpu, features: featuresIn(attempt(() => read(cpuInfo), '')) }

@@ -7,14 +7,7 @@ import {
   type Logger,
   systemClock,
 } from '@cllm/core'
-import type {
-  PluginEntry,
-  StateFolderOptions,
-  Channel,
-  EngineLink,
-  FromEngine,
-  ToEngine,
-} from '@cllm/host'
+import type { PluginEntry, StateFolderOptions, Channel, FromEngine, ToEngine } from '@cllm/host'
 import type { LogSettings } from '../process/logger.js'
 
 // Without an import of code: an engine's process has nothing of the configuration or of HTTP.
@@ -81,11 +74,7 @@ export interface StartMessage {
 const mostEndMs = 10_000
 
 /** An engine's process, with the parent's end of the channel to it. */
-export function childLink(
-  child: ChildProcess,
-  logger?: Logger,
-  clock: Clock = systemClock,
-): EngineLink {
+export function childLink(child: ChildProcess, logger?: Logger, clock: Clock = systemClock) {
   /** Ends it. One that waits for a device cannot end: it counts as ended, so that there is another one. */
   const kill = (): void => {
     if (!child.kill('SIGKILL')) return

@@ -91,10 +91,7 @@ function ownEngine({ engine }: CllmConfig, settings: OwnSettings): CllmConfig['e
 }
 
 /** The options that are given for the backend of a model alone. */
-export function ownBackendOptions(
-  config: CllmConfig,
-  settings: OwnSettings,
-): Readonly<Record<string, unknown>> {
+export function ownBackendOptions(config: CllmConfig, settings: OwnSettings) {
   const engine = ownEngine(config, settings)
   const isOther = engine.backend !== config.engine.backend
   return isOther ? (settings.backend_options ?? {}) : engine.backend_options

@@ -149,9 +149,7 @@ export class RedisBus implements ClusterBus {
     }
   }
 
-  async members(
-    isKnown: (id: string) => boolean = () => false,
-  ): Promise<ReadonlyMap<string, string>> {
+  async members(isKnown: (id: string) => boolean = () => false) {
     const all = (await this.#call(['SMEMBERS', `${this.#prefix}members`])) as string[]
     const ids = all.filter((id) => !isKnown(id))
     const found = new Map<string, string>()

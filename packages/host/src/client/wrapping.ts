@@ -12,10 +12,7 @@ export interface StreamWatcher {
 }
 
 /** The same events, observed by the callbacks. */
-export function watchStream(
-  events: GenerateEvents,
-  { onEvent, onEnd }: StreamWatcher,
-): GenerateEvents {
+export function watchStream(events: GenerateEvents, { onEvent, onEnd }: StreamWatcher) {
   let isOver = false
   const end = (error?: CllmError): void => {
     if (isOver) return

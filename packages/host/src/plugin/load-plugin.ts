@@ -111,11 +111,7 @@ export async function registerPlugin(
   }
 }
 
-function parseOptions(
-  plugin: Plugin,
-  options: Readonly<Record<string, unknown>>,
-  name: string,
-): unknown {
+function parseOptions(plugin: Plugin, options: Readonly<Record<string, unknown>>, name: string) {
   if (plugin.options === undefined) {
     const [first] = Object.keys(options)
     if (first === undefined) return options

@@ -45,11 +45,7 @@ export const engineCalls = (Object.keys(callTraits) as EngineCallName[]).filter(
 )
 
 /** The arguments of a call with the signal that ends it, where the call takes one. */
-function withSignal(
-  name: EngineCallName,
-  values: readonly unknown[],
-  signal: AbortSignal,
-): unknown[] {
+function withSignal(name: EngineCallName, values: readonly unknown[], signal: AbortSignal) {
   if (callTraits[name].takesSignal !== true) return [...values]
   const [first, options] = values
   return [first, { ...(options as object | undefined), signal }]

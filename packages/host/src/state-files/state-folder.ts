@@ -168,10 +168,7 @@ export class StateFolder implements SharedStateFiles {
     return files
   }
 
-  async #read(
-    { name, bytes }: StateFile,
-    allocate: (bytes: number) => Uint8Array | undefined,
-  ): Promise<Uint8Array | undefined> {
+  async #read({ name, bytes }: StateFile, allocate: (bytes: number) => Uint8Array | undefined) {
     const data = allocate(bytes)?.subarray(0, bytes)
     if (data === undefined) return undefined
     const head = await readStateFile(this.#path(name), data, this.#secret)

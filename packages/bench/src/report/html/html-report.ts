@@ -21,10 +21,7 @@ export interface Cell {
 }
 
 /** A table; the first cell of a row names it. */
-export function htmlTable(
-  head: readonly string[],
-  rows: readonly (readonly (string | Cell)[])[],
-): string {
+export function htmlTable(head: readonly string[], rows: readonly (readonly (string | Cell)[])[]) {
   const titles = head.map((title) => `<th scope="col">${escapeHtml(title)}</th>`).join('')
   const body = rows.map((row) => `<tr>${row.map(cell).join('')}</tr>`).join('\n')
   return `<table><thead><tr>${titles}</tr></thead><tbody>${body}</tbody></table>`

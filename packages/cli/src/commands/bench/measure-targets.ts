@@ -144,9 +144,7 @@ function sameServer(target: Target, targets: readonly Target[]): string {
 }
 
 /** The rounds that every target completed; undefined when there is none. */
-function completeRounds(
-  byTarget: ReadonlyMap<string, readonly RunResult[]>,
-): ReadonlyMap<string, readonly RunResult[]> | undefined {
+function completeRounds(byTarget: ReadonlyMap<string, readonly RunResult[]>) {
   const whole = (runs: readonly RunResult[]) => runs.filter(({ stopped }) => stopped === null)
   const rounds = Math.min(...Array.from(byTarget.values(), (runs) => whole(runs).length))
   if (rounds === 0) return undefined

