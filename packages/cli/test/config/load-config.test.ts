@@ -381,6 +381,10 @@ t.test('policies', async (t) => {
       { flags: ['--policy', 'fcfs'] },
       /^--policy: There is no policy "fcfs": expected batching\+order, of the batchings .*adaptive/,
     ],
+    [
+      { flags: ['--backend-options', '{"a": [1, {"b": -1e400}]}'] },
+      /^--backend-options: expected names with their values, got/,
+    ],
     [{ flags: ['--policy-options', '{"tokenBudgt": 3}'] }, /^--policy-options: .*tokenBudgt/],
     [{ flags: ['--model-scheduler', 'best'] }, /^--model-scheduler: .*expected one of lru, turns/],
     [

@@ -144,8 +144,15 @@ export const orAuto = <T>(inner: ValueFormat<T>): ValueFormat<T | 'auto'> => {
 export const orNone = <T>(inner: ValueFormat<T>): ValueFormat<T | null> =>
   format(inner.expected, (value) => value === null || accepts(inner, value), inner)
 
+/** JSON's `1e400` is no number that a setting can have, and would be read as infinity. */
+const refuseInfinity = (_name: string, value: unknown): unknown => {
+  if (value === Infinity || value === -Infinity) throw new RangeError('it is too large')
+  return value
+}
+
 /** The value of a JSON text; another text as it is, for the check. */
-export const parseJson = (text: string): unknown => attempt(() => JSON.parse(text) as unknown, text)
+export const parseJson = (text: string): unknown =>
+  attempt(() => JSON.parse(text, refuseInfinity) as unknown, text)
 
 /** Whether a value is an object, neither null nor an array. */
 export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
