@@ -143,15 +143,15 @@ export class TokenBatch {
   }
 
   /**
-   * Copies vectors, in place of tokens, and returns the batch that refers to them.
+   * Takes vectors, in place of tokens, and returns the batch that refers to them: they are megabytes, and stay where they are.
    * @throws CllmError `backend_failed` when there is no room for them
    */
   writeVectors({ sequence, position, count, vectors, shape }: VectorRun): Value<'llama_batch'> {
     const tokens = Array.from({ length: count }, () => 0)
     this.write([{ sequence, position, tokens, outputs: [] }])
     if (this.planes > 1) this.#writePlanes(position, count, shape)
-    this.#vectors = new Float32Array(new ArrayBuffer(vectors.byteLength))
-    this.#vectors.set(vectors)
+    // Asked for its buffer, even a short array has one that V8 does not move.
+    this.#vectors = new Float32Array(vectors.buffer, vectors.byteOffset, vectors.length)
     return { ...this.native, token: null, embd: addressOf(this.#vectors) }
   }
 
