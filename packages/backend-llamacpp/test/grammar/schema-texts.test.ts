@@ -632,6 +632,17 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     ['123e4567-e89b-42d3-a456-426614174000'],
     ['123e4567-e89b-12d3-a456-426614174000'],
   ],
+  'addresses of a length': [
+    object({
+      link: { type: 'string', format: 'uri', maxLength: 100 },
+      brief: { type: 'string', format: 'url', maxLength: 20 },
+    }),
+    [
+      { link: 'https://www.verylongcompanyname.co.uk/a-b/c_d.html?q=a,b&r=c@d#e' },
+      { brief: 'https://a.com/a?b=c' },
+    ],
+    [{ link: `https://example.com/${'a'.repeat(90)}` }, { brief: 'https://a.com/a/b/c/d/e' }],
+  ],
   'addresses as people write them': [
     object({
       mail: { type: 'string', format: 'email' },

@@ -34,7 +34,8 @@ const port = '(?::(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?'
 const url = (host: string, more: string, fragment: string) =>
   `https?://(?:${host}|localhost|${ipv4})${port}(?:[/?]${more})?(?:#${fragment})?`
 const pathCharacter = "[A-Za-z0-9._~!$&'()*+,;=:@/?-]"
-// up to 200 characters, a usual limit
+/** Characters of an address at most, a usual limit. */
+const usualMost = 200
 const uri = url(hostname, `${pathCharacter}{0,92}`, `${pathCharacter}{0,15}`)
 const escapedCharacter = `(?:${pathCharacter}|%[0-9A-F]{2})`
 const longUri = `^${url(longHostname, `${escapedCharacter}{0,500}`, `${escapedCharacter}{0,80}`)}$`
@@ -94,6 +95,14 @@ const longer: Readonly<Record<string, string>> = {
   uri: longUri,
 }
 
+// as few states as can be, each of which an automaton has once for each character that it counts
+const countableHost = '(?:[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\\.)+[A-Za-z]{2,3}'
+/** The same where they are shorter than the others may be: nothing in them is counted. */
+const countable: Readonly<Record<string, string>> = {
+  uri: `^https?://${countableHost}(?:[/?]${pathCharacter}*)?(?:#${pathCharacter}*)?$`,
+  url: `^https?://${countableHost}(?:/${pathCharacter}*(?:#${pathCharacter}*)?)?$`,
+}
+
 /** Other names of formats, and formats that one of the others is an example of. */
 const same: Readonly<Record<string, string>> = {
   'idn-email': 'email',
@@ -109,10 +118,16 @@ const same: Readonly<Record<string, string>> = {
   'name-email': 'email',
 }
 
-/** The patterns of a format, the widest first; none for an annotation. */
-export function formatPatterns(format: string): readonly string[] {
+/**
+ * The patterns of a format, the widest first; none for an annotation.
+ *
+ * @param max - characters that they have at most
+ */
+export function formatPatterns(format: string, max = Infinity): readonly string[] {
   const name = Object.hasOwn(same, format) ? same[format]! : format
-  return [longer, formats].flatMap((one) => (Object.hasOwn(one, name) ? one[name]! : []))
+  return [longer, formats, ...(max < usualMost ? [countable] : [])].flatMap((one) =>
+    Object.hasOwn(one, name) ? one[name]! : [],
+  )
 }
 
 /** Short texts of formats for which clients also have patterns that are no automata. */

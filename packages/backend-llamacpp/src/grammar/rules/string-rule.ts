@@ -17,7 +17,7 @@ export function stringRule(compiler: RuleCompiler, facts: Facts): string | undef
   const { minLength: min, maxLength: max, patterns } = facts
   checkCount(facts, 'minLength')
   if (min > max) return undefined
-  const named = facts.formats.flatMap((format) => formatPatterns(format).at(-1) ?? [])
+  const named = facts.formats.flatMap((format) => formatPatterns(format, max).at(-1) ?? [])
   if (patterns.length + named.length === 0) {
     if (facts.content.length > 0 && min === 0 && max === Infinity) {
       return compiler.quoted(facts.content)
@@ -57,7 +57,7 @@ function untrimmed(writer: GbnfWriter, min: number, max: number): string {
 
 /** The widest strings of a format, where nothing else is said that they do not keep to. */
 function alone(compiler: RuleCompiler, facts: Facts, pointer: string): string | undefined {
-  const [widest, narrower] = facts.formats.flatMap(formatPatterns)
+  const [widest, narrower] = facts.formats.flatMap((format) => formatPatterns(format))
   const isAlone = facts.patterns.length === 0 && facts.formats.length === 1
   if (!isAlone || narrower === undefined) return undefined
   const lengths = { min: facts.minLength, max: facts.maxLength }
