@@ -40,6 +40,12 @@ export function watchStream(events: GenerateEvents, { onEvent, onEnd }: StreamWa
   return iterator
 }
 
+/** What settles a promise from outside. */
+export interface Settling<Value> {
+  readonly resolve: (value: Value) => void
+  readonly reject: (error: Error) => void
+}
+
 /** The object with some methods replaced; all others run on the object itself. */
 export function overriding<T extends object>(target: T, methods: Partial<T>): T {
   return new Proxy(target, {

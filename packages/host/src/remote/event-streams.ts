@@ -6,13 +6,11 @@ import type {
   RequestEvent,
 } from '@cllm/core'
 import { CllmError, cancelled, reasonOf } from '@cllm/core'
+import type { Settling } from '../client/wrapping.js'
 import { duplicate } from '../fleet/in-flight-request.js'
 
 /** A `next()` that found no event. */
-interface Waiting {
-  readonly resolve: (result: IteratorResult<GenerateEvent>) => void
-  readonly reject: (error: CllmError) => void
-}
+type Waiting = Settling<IteratorResult<GenerateEvent>>
 
 /**
  * One request's events as an iterator: events are buffered until they are read. An event that is waited for

@@ -9,14 +9,10 @@ import type {
   AdapterInfo,
 } from '@cllm/core'
 import { CllmError, cancelled, defined, takesNone } from '@cllm/core'
+import type { Settling } from '../client/wrapping.js'
 import type { Channel, FromEngine, ToEngine, EngineCallName } from './channel.js'
 import { CallForwarder, callTraits } from './engine-calls.js'
 import { EventStreams, requestId } from './event-streams.js'
-
-interface PendingCall {
-  readonly resolve: (value: unknown) => void
-  readonly reject: (error: CllmError) => void
-}
 
 /**
  * An engine at the other end of a channel, in a child process or elsewhere. When the channel closes,
@@ -24,7 +20,7 @@ interface PendingCall {
  */
 export class RemoteEngineClient extends CallForwarder implements EngineClient {
   readonly #streams = new EventStreams()
-  readonly #calls = new Map<number, PendingCall>()
+  readonly #calls = new Map<number, Settling<unknown>>()
   /** Inputs of embeddings that are under way. */
   readonly #embeddings = new Set<Promise<unknown>>()
   #nextCall = 0

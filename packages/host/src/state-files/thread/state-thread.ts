@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads'
 import type { StateMemorySource } from '@cllm/core'
+import type { Settling } from '../../client/wrapping.js'
 import type { stateJobs } from './state-jobs.js'
 
 type Jobs = typeof stateJobs
@@ -20,11 +21,6 @@ export interface StateReply {
   readonly code?: string | undefined
 }
 
-interface Pending {
-  readonly resolve: (result: unknown) => void
-  readonly reject: (error: Error) => void
-}
-
 /**
  * A thread for what would keep the event loop, or the only thread of libuv's pool, which computes, from
  * their work: files of states, and new memory. It is made for the first task, does one after the other,
@@ -32,7 +28,7 @@ interface Pending {
  */
 export class StateThread {
   #worker: Worker | undefined
-  #pending: Pending[] = []
+  #pending: Settling<unknown>[] = []
 
   /** @param niceness - on Linux, how far behind the threads that compute it is, 0 to 19 */
   constructor(private readonly niceness: number) {}
