@@ -82,12 +82,7 @@ export function runResult(parts: RunParts): MeasuredRun {
 
 /** A load in a few words: `8 clients`, `5 requests/s`, `trace`. */
 export function loadName(shape: LoadShape): string {
-  switch (shape.kind) {
-    case 'closed':
-      return shape.concurrency === 1 ? '1 client' : `${shape.concurrency} clients`
-    case 'open':
-      return `${shape.rate} requests/s`
-    case 'trace':
-      return 'trace'
-  }
+  if (shape.kind === 'trace') return 'trace'
+  if (shape.kind === 'open') return `${shape.rate} requests/s`
+  return shape.concurrency === 1 ? '1 client' : `${shape.concurrency} clients`
 }
