@@ -27,9 +27,8 @@ export class RedisBus implements ClusterBus {
   ) {
     this.#prefix = prefix
     connections.writer.on('ready', () => (this.#isOther = true))
-    const writer = new MailboxWriter(connections)
-    this.#writer = writer
-    this.#watch = new ConnectionWatch(connections, () => writer.characters + this.#expected)
+    this.#writer = new MailboxWriter(connections)
+    this.#watch = new ConnectionWatch(connections, () => this.#writer.characters + this.#expected)
   }
 
   /**
