@@ -86,13 +86,13 @@ export async function countChatTokens(call: CallOf<typeof chatSchema>): Promise<
 }
 
 /**
- * Whether calls are streamed piece by piece. Mistral's SDKs want the name in each piece, which others put
- * together; Mistral itself sends whole calls.
+ * Whether a client of Mistral's API reads the stream: it wants whole calls, where others put pieces together, and the
+ * usage in the last chunk with an answer, failing at one without.
  */
-const streamsCalls = (call: Call): boolean =>
+const isMistral = (call: Call): boolean =>
   // browsers do not let it set the first
-  ![call.header('User-Agent'), call.header('X-Mistral-User-Agent')].some((agent) =>
-    agent.startsWith('mistral-client-'),
+  [call.header('User-Agent'), call.header('X-Mistral-User-Agent')].some((agent) =>
+    /mistral/i.test(agent),
   )
 
 /**
@@ -108,17 +108,16 @@ function chatChunks(
   write: (text: string) => void,
 ): Encoder<MergedEvent> {
   const { clock, fields } = call
-  const includeUsage = fields.stream_options?.include_usage ?? undefined
-  // who does not know the field may read it in the last chunk with an answer, as of Mistral and DeepSeek
-  const isUnasked = includeUsage === undefined
+  const includeUsage = fields.stream_options?.include_usage ?? false
+  const isForMistral = isMistral(call)
   const hasTimings = fields.timings_per_token === true
   const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
-  const closing = `${includeUsage === true ? ',"usage":null' : ''}}\n\n`
+  const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
   const answers = generations.map(({ promptTokens }) => ({
     timings: new StreamTimings(clock, promptTokens),
     /** Those for the next chunk. */
     timed: undefined as object | undefined,
-    parser: createAnswerParser(form, streamsCalls(call)),
+    parser: createAnswerParser(form, !isForMistral),
     calls: 0,
     /** Of the last call, where that is one of a free-form tool. */
     input: undefined as CustomInput | undefined,
@@ -187,11 +186,12 @@ function chatChunks(
       say(index, parser.end())
       endInput(index)
       ended.push({ end: event, reasoningTokens: parser.reasoningTokens })
-      const usage = isUnasked && ended.length === answers.length ? usageText() : ''
+      const usage =
+        isForMistral && !includeUsage && ended.length === answers.length ? usageText() : ''
       send(index, '{}', finishOf(event.reason, answer.calls > 0), usage)
     },
     end() {
-      if (includeUsage === true) {
+      if (includeUsage) {
         const timings = JSON.stringify(timingsOf(ended[0]!.end))
         write(`${opening}[]${usageText()},"timings":${timings}}\n\n`)
       }
