@@ -100,8 +100,10 @@ export class SlotFolder implements SlotFiles {
       this.#isSwept = true
       return bytes
     } catch (cause) {
-      const message = `${filename} cannot be written in ${this.folder}: ${(cause as Error).message}`
-      throw new CllmError('backend_failed', message, { cause })
+      // a client need not know where the folder is, which messages of files tell
+      const { code = 'failed' } = cause as NodeJS.ErrnoException
+      const message = `${filename} cannot be written to the folder for slots: ${code}`
+      throw new CllmError('storage_failed', message, { cause })
     }
   }
 

@@ -1016,6 +1016,10 @@ t.test('clients save, restore and erase slots', async (t) => {
   await t.rejects(other.run(other.client.slotAction(0, restore)), { code: 'invalid_request' })
   const plain = caching()
   await t.rejects(plain.run(plain.client.slotAction(0, restore)), { code: 'unsupported' })
+  const lost = caching({ slotFiles: new SlotFolder(join(folder, '..', 'none.bin')) }, 0)
+  await ask(t, lost, promptOf(50, 1))
+  const message = 'one.bin cannot be written to the folder for slots: EEXIST'
+  await t.rejects(lost.run(lost.client.slotAction(0, save)), { code: 'storage_failed', message })
   t.match(leftovers(made), nothingLeft)
 })
 
