@@ -6,11 +6,13 @@ export * from './front/cluster-directory.js'
 export * from './front/cluster-front.js'
 export type { IncompatibleWorker, Member } from './front/members.js'
 export { readRecord, whyIncompatible } from './front/members.js'
-export { defaultPlacingOptions, type PlacingOptions } from './front/placing/placing.js'
+export type { PlacingCounts, PlacingOptions } from './front/placing/placing.js'
+export { defaultPlacingOptions } from './front/placing/placing.js'
 export type { Sleep } from './front/sleep-watch.js'
 export * from './link/envelope.js'
 export * from './link/link.js'
-export * from './local/local-workers.js'
+export type { LocalWorker, LocalWorkers, LocalWorkersOptions } from './local/local-workers.js'
+export { joinLocalWorkers } from './local/local-workers.js'
 export type {
   WorkerState,
   WorkerRecord,

@@ -10,7 +10,7 @@ import {
 } from '@cllm/core'
 import { mean, quantile } from 'simple-statistics'
 import type { MachineModel } from './machine.js'
-import { promptIds } from './simulated-model.js'
+import { promptIds, type PromptPart } from './simulated-model.js'
 import type { SimulatedRequest } from './simulate-load.js'
 
 /** Fewer steps are too few to fit. */
@@ -75,13 +75,23 @@ function betweenSteps(steps: readonly RecordedStep[]): number {
 }
 
 /** A recorded request as it can be served again. */
-export type RecordedPrompt = ReturnType<typeof recordedPrompts>[number]
+export interface RecordedPrompt {
+  /** What its prompt is made of: prompts that began alike begin with the same parts. */
+  readonly prompt: readonly PromptPart[]
+  readonly inputTokens: number
+  /** Of an unfinished answer the tokens that it had. */
+  readonly outputTokens: number
+  /** When it came, in milliseconds after the first one. */
+  readonly atMs: number
+  /** All else that matters to a scheduler. A cancelled one is cancelled at the same time after its arrival. */
+  readonly request: Omit<SimulatedRequest, 'id' | 'arrival' | 'prompt' | 'maxTokens'>
+}
 
 /**
  * What the requests of a recording asked for. Requests that were refused before their prompt was read are
  * left out.
  */
-export function recordedPrompts({ arrivals, blockTokens }: Recording) {
+export function recordedPrompts({ arrivals, blockTokens }: Recording): RecordedPrompt[] {
   const taken = arrivals.filter(({ promptTokens = 0 }) => promptTokens > 0)
   const begin = Math.min(...taken.map(({ atMs }) => atMs))
   return taken.map((arrival, index) => {
@@ -91,14 +101,10 @@ export function recordedPrompts({ arrivals, blockTokens }: Recording) {
     // No other prompt begins with what is no whole block.
     if (tail > 0) prompt.push({ key: `tail ${index}`, tokens: tail })
     return {
-      /** What its prompt is made of: prompts that began alike begin with the same parts. */
       prompt,
       inputTokens: promptTokens,
-      /** Of an unfinished answer the tokens that it had. */
       outputTokens: answerTokens(arrival),
-      /** When it came, in milliseconds after the first one. */
       atMs: atMs - begin,
-      /** All else that matters to a scheduler. A cancelled one is cancelled at the same time after its arrival. */
       request: settingsOf(arrival),
     }
   })
@@ -120,7 +126,7 @@ function answerTokens({ end, tokens, maxTokens = tokens }: ArrivalRecord): numbe
   return Math.max(1, isCut ? maxTokens : tokens)
 }
 
-function settingsOf(arrival: ArrivalRecord) {
+function settingsOf(arrival: ArrivalRecord): RecordedPrompt['request'] {
   const { priority, deadlineMs, tenant, session, stepGroup, cache, end, endMs } = arrival
   return defined({
     priority,

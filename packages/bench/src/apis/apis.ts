@@ -238,7 +238,10 @@ interface Choice {
   }
 }
 
-function readChunk(event: Json, read: (choice: Choice) => string | null | undefined) {
+function readChunk(
+  event: Json,
+  read: (choice: Choice) => string | null | undefined,
+): ApiEvent | undefined {
   if (!Array.isArray(event.choices)) return undefined
   const [choice = {}] = event.choices as Choice[]
   const delta = choice.delta ?? {}

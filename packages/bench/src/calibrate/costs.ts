@@ -79,7 +79,11 @@ export interface CheckedStep extends MeasuredStep {
 export type MeasuredCopies = readonly (readonly [tokens: number, milliseconds: number])[]
 
 /** Fitted costs but for the engine's loop, and how well they fit. */
-export type FittedCosts = ReturnType<typeof fitCosts>
+export interface FittedCosts {
+  readonly costs: Omit<PassCosts, 'loop'>
+  readonly steps: readonly CheckedStep[]
+  readonly error: CostFile['error']
+}
 
 /** A small model on two cores, in the order of `passFeatures`: scaled by the first step. */
 const prior = [15, 15, 6, 0.01, 8, 11, 3, 0.0015, 0.0055]
@@ -91,7 +95,11 @@ const passes = 3000
  *
  * @param tile - the backend's `chunkMultiple`
  */
-export function fitCosts(measured: readonly MeasuredStep[], copies: MeasuredCopies, tile: number) {
+export function fitCosts(
+  measured: readonly MeasuredStep[],
+  copies: MeasuredCopies,
+  tile: number,
+): FittedCosts {
   const fit = new LinearFit({ prior, memory: 1, outlier: Infinity })
   const fitted = measured
     .filter(({ kind }) => kind !== 'mixed')
@@ -159,7 +167,10 @@ const outputTokens = 40
  * The time that the engine, its process and its client add to a step: the ITL of one stream, and of
  * one stream per slot, minus the machine's costs.
  */
-export async function loopCosts(client: EngineClient, { stepMs }: MachineModel) {
+export async function loopCosts(
+  client: EngineClient,
+  { stepMs }: MachineModel,
+): Promise<PassCosts['loop']> {
   const { model, limits } = await client.info()
   const beyond = async (sequences: number): Promise<number> => {
     const gaps: number[] = []

@@ -26,7 +26,10 @@ export interface ComparedLoad {
  *
  * @param runs - each target's runs, in the same order of rounds; the first target is the baseline
  */
-export function compareRuns(load: LoadShape, runs: ReadonlyMap<string, readonly RunResult[]>) {
+export function compareRuns(
+  load: LoadShape,
+  runs: ReadonlyMap<string, readonly RunResult[]>,
+): ComparedLoad {
   const [baseline, ...others] = runs.keys()
   const of = (name: string | undefined, figure: Figure) =>
     (runs.get(name ?? '') ?? []).map(({ summary }) => figure.of(summary) ?? NaN)

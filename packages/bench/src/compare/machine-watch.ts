@@ -5,7 +5,16 @@ import { sum } from 'simple-statistics'
 import { textsOf } from '../report/figures.js'
 
 /** The activity of the machine besides the measurement. */
-export type MachineState = Readonly<ReturnType<MachineWatch['state']>>
+export interface MachineState {
+  readonly cpu: string
+  readonly cores: number
+  /** Load average over the minute before the first run. */
+  readonly loadBefore: number
+  /** Share of processor time that was used in the pauses between runs. */
+  readonly busyInPauses: number
+  /** Share of time that the hypervisor took (steal); null if the system does not report it. */
+  readonly steal: number | null
+}
 
 /** Watches the machine from its creation on; during its pauses it measures other processes. */
 export class MachineWatch {
@@ -24,18 +33,15 @@ export class MachineWatch {
   }
 
   /** The activity since the beginning. */
-  state() {
+  state(): MachineState {
     const now = cpuTimes()
     const stolen =
       now.steal === null || this.#begin.steal === null ? null : now.steal - this.#begin.steal
     return {
       cpu: cpus()[0]?.model ?? 'unknown',
       cores: cpus().length,
-      /** Load average over the minute before the first run. */
       loadBefore: this.#loadBefore,
-      /** Share of processor time that was used in the pauses between runs. */
       busyInPauses: this.#pauseTotal === 0 ? 0 : this.#pauseBusy / this.#pauseTotal,
-      /** Share of time that the hypervisor took (steal); null if the system does not report it. */
       steal: stolen === null ? null : stolen / Math.max(1, now.total - this.#begin.total),
     }
   }

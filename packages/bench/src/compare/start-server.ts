@@ -4,7 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { CllmError, attempt, systemClock, within } from '@cllm/core'
 
 /** A server started for a measurement. */
-export type StartedServer = Awaited<ReturnType<typeof startServer>>
+export interface StartedServer {
+  readonly url: URL
+  /** Ends the server and all its child processes. */
+  readonly stop: () => Promise<void>
+}
 
 /** Options for starting a server. */
 export interface StartOptions {
@@ -19,7 +23,10 @@ export interface StartOptions {
  * @param command - `{port}` in it is replaced by a free port
  * @throws `target_unavailable` with the end of its output when it ends or does not answer in time
  */
-export async function startServer(command: string, { timeoutMs, signal }: StartOptions) {
+export async function startServer(
+  command: string,
+  { timeoutMs, signal }: StartOptions,
+): Promise<StartedServer> {
   const port = await freePort()
   const child = spawn(command.replaceAll('{port}', String(port)), {
     shell: true,
@@ -35,7 +42,6 @@ export async function startServer(command: string, { timeoutMs, signal }: StartO
   for (const stream of [child.stdout, child.stderr]) {
     stream.on('data', (text: Buffer) => (written = (written + String(text)).slice(-2000)))
   }
-  /** Ends the server and all its child processes. */
   const stop = async () => {
     kill('SIGTERM')
     await within(systemClock, 10_000, ended, () => kill('SIGKILL'))

@@ -6,6 +6,7 @@ import { toolCall, type Turn } from '../apis/apis.js'
 import type { RunRecord } from '../metrics/run-record.js'
 import { randomSource } from '../statistics/random.js'
 import { promptText } from '../workload/prompt-text.js'
+import type { Answer } from './answer.js'
 import { arrivals, type Job, lapOf, makeJob, traceTimes } from './jobs.js'
 import type { LoadClock, LoadOptions, RunOptions, Target } from './load-options.js'
 import { sendRequest } from './send-request.js'
@@ -14,7 +15,15 @@ import { sendRequest } from './send-request.js'
 export type Stopped = 'interrupted' | 'target-gone'
 
 /** The measurements of a run. */
-export type LoadResult = Awaited<ReturnType<typeof runLoad>>
+export interface LoadResult {
+  /** Every request that was sent, ordered by index. */
+  readonly records: readonly RunRecord[]
+  readonly stopped?: Stopped
+  /** How often the dataset began anew. */
+  readonly laps: number
+  /** Event loop delay of this process, 99th percentile in milliseconds. */
+  readonly eventLoopP99Ms: number
+}
 
 const realTime: LoadClock = {
   now: () => performance.now(),
@@ -27,7 +36,11 @@ const realTime: LoadClock = {
 const goneAfter = 10
 
 /** Sends a load to a target and waits until all requests have ended. */
-export async function runLoad(target: Target, load: LoadOptions, run: RunOptions) {
+export async function runLoad(
+  target: Target,
+  load: LoadOptions,
+  run: RunOptions,
+): Promise<LoadResult> {
   // The measured delay includes the resolution of one millisecond, which is subtracted below.
   const delay = monitorEventLoopDelay({ resolution: 1 })
   delay.enable()
@@ -36,12 +49,9 @@ export async function runLoad(target: Target, load: LoadOptions, run: RunOptions
   delay.disable()
   const { records, stopped, laps } = loadRun
   return {
-    /** Every request that was sent, ordered by index. */
     records: records.sort((a, b) => a.index - b.index),
     ...defined({ stopped }),
-    /** How often the dataset began anew. */
     laps,
-    /** Event loop delay of this process, 99th percentile in milliseconds. */
     eventLoopP99Ms: Math.max(0, delay.percentile(99) / 1e6 - 1),
   }
 }
@@ -166,7 +176,12 @@ class LoadRun {
   }
 
   /** The answer; undefined if it is missing or incomplete. */
-  async #send(job: Job, history: readonly Turn[], intendedMs: number, program = this.#sent) {
+  async #send(
+    job: Job,
+    history: readonly Turn[],
+    intendedMs: number,
+    program = this.#sent,
+  ): Promise<Answer | undefined> {
     const index = this.#sent++
     const { model } = this.target
     const { temperature, ignoreEos, timeoutMs } = this.load

@@ -19,8 +19,22 @@ export type SimulatedLoadOptions = Pick<LoadOptions, 'shape' | 'dataset' | 'seed
   readonly images?: Pick<SimulatedImages, 'share' | 'tokens'>
 }
 
-/** The requests of a load, as `cllm bench serve` would send them, for `simulateLoad`. */
-export function simulatedLoad(options: SimulatedLoadOptions) {
+/** A load for `simulateLoad`. */
+export interface SimulatedLoad {
+  /** Requests with an arrival time known from the start. */
+  readonly requests: readonly SimulatedRequest[]
+  /** The next request of a program or client whose last one ended. */
+  readonly after: (ended: SimulatedAnswer, now: number) => SimulatedRequest | undefined
+  /** What each request asks, by its number; follow-ups join when they are sent. */
+  readonly items: readonly WorkItem[]
+  /** For each request the number of its program's first. */
+  readonly programs: readonly number[]
+  /** How often the dataset began anew. */
+  readonly laps: number
+}
+
+/** The requests of a load, as `cllm bench serve` would send them, for a simulation. */
+export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
   const { shape, dataset, seed, requests: count, tenants = [], models = [], images } = options
   const items = Array.from({ length: count }, (_, index) => dataset.item(index))
   const laps = lapOf(Math.max(0, count - 1), options)
@@ -54,16 +68,11 @@ export function simulatedLoad(options: SimulatedLoadOptions) {
   }
   let next = shape.kind === 'closed' ? Math.min(shape.concurrency, count) : count
   return {
-    /** What each request asks, by its number; follow-ups join when they are sent. */
     items,
-    /** For each request the number of its program's first. */
     programs,
-    /** How often the dataset began anew. */
     laps,
-    /** Requests with an arrival time known from the start. */
     requests: Array.from({ length: next }, (_, index) => requestAt(index, timeOf(index))),
-    /** The next request of a program or client whose last one ended. */
-    after: (ended: SimulatedAnswer, now: number): SimulatedRequest | undefined =>
+    after: (ended, now) =>
       followUp(ended, now) ?? (next < count ? requestAt(next++, now) : undefined),
   }
 }

@@ -47,8 +47,9 @@ export function distinct(results: readonly SimulationResult[]): SimulationResult
 }
 
 /** By goodput, then TTFT p99. */
-export const ranked = (results: readonly SimulationResult[]): SimulationResult[] =>
-  results.toSorted((a, b) => goodputOf(b) - goodputOf(a) || ttftOf(a) - ttftOf(b))
+export function ranked(results: readonly SimulationResult[]): SimulationResult[] {
+  return results.toSorted((a, b) => goodputOf(b) - goodputOf(a) || ttftOf(a) - ttftOf(b))
+}
 
 function dominates(one: SimulationResult, other: SimulationResult): boolean {
   let isBetter = false
@@ -59,6 +60,16 @@ function dominates(one: SimulationResult, other: SimulationResult): boolean {
     if (its > others + margin) isBetter = true
   }
   return isBetter
+}
+
+/** The figures of a policy on a real server, over all its rounds. */
+export interface Confirmed {
+  /** The policy with its options. */
+  readonly name: string
+  /** Share of the requests that kept every limit. */
+  readonly goodput: number
+  readonly ttftP99Ms: number
+  readonly itlP99Ms: number
 }
 
 /** How policies are confirmed. */
@@ -72,17 +83,13 @@ export interface ConfirmOptions extends Pick<ModelSettings, 'model' | 'gpu' | 't
 const rounds = 2
 const warmUpRequests = 4
 
-/**
- * Serves a model and sends it the load's first requests under each of these policies in turn, twice.
- *
- * @returns the figures of each policy, with its options, over all its rounds
- */
+/** Serves a model and sends it the load's first requests under each of these policies in turn, twice. */
 export async function confirm(
   best: readonly SimulationResult[],
   { load, slo = {}, slots, contextSize, kvTokens, batchSize, acceptance }: SimulationSetup,
   { signal, requests: most, ...model }: ConfirmOptions,
   host: ModelHost,
-) {
+): Promise<Confirmed[]> {
   const [first] = best
   if (first === undefined) return []
   const { policy, policyOptions } = first
@@ -114,7 +121,6 @@ export async function confirm(
     const { goodput, ttftMs, itlMs } = summarize(records, slo)
     return {
       name: nameOf(result),
-      /** Share of the requests that kept every limit. */
       goodput: goodput?.share ?? 0,
       ttftP99Ms: ttftMs?.p99 ?? NaN,
       itlP99Ms: itlMs?.p99 ?? NaN,
@@ -125,7 +131,7 @@ export async function confirm(
 /** The best confirmed policy by goodput, then TTFT p99; else the best simulated one. */
 export function winnerOf(
   front: readonly SimulationResult[],
-  confirmed: Awaited<ReturnType<typeof confirm>>,
+  confirmed: readonly Confirmed[],
 ): SimulationResult | undefined {
   const [best] = confirmed.toSorted(
     (a, b) => b.goodput - a.goodput || (a.ttftP99Ms || Infinity) - (b.ttftP99Ms || Infinity),

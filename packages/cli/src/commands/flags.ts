@@ -63,7 +63,9 @@ export function many(
 }
 
 /** A flag without a value. */
-export const toggle = (doc: string): Flag<boolean> => ({ doc, read: ({ length }) => length > 0 })
+export const toggle = (doc: string): Flag<boolean> => {
+  return { doc, read: (values) => values.length > 0 }
+}
 
 /** Whether a command line has `--help`, `-h`, or `--help-all`, which differs where the flags are many. */
 export const asksForHelp = (argv: readonly string[]): boolean =>

@@ -2,7 +2,13 @@ import { randomUUID } from 'node:crypto'
 import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
-import { attempt } from '@cllm/core'
+
+/** A folder in memory for the states of models that are unloaded for others. */
+export interface UnloadedStates {
+  readonly folder: string
+  /** Removes it with all that is in it; nothing is written from then on. */
+  remove(): void
+}
 
 /** Where Linux has files in memory. */
 const memoryFolder = '/dev/shm'
@@ -11,13 +17,8 @@ const prefix = 'cllm-states-'
 /** Beside each folder: whoever made it listens there, and is found from other containers, too. */
 const socketOf = (folder: string): string => `${folder}.sock`
 
-/**
- * Makes a folder in memory for the states of models that are unloaded for others.
- *
- * @returns undefined where the operating system has no files in memory; `remove` removes it with all that is in it, and
- *   nothing is written from then on
- */
-export function openUnloadedStates(inMemory = memoryFolder) {
+/** Makes a folder; undefined where the operating system has no files in memory. */
+export function openUnloadedStates(inMemory = memoryFolder): UnloadedStates | undefined {
   const folder = join(inMemory, `${prefix}${randomUUID()}`)
   // Without one it is taken for left: no more than its states is lost.
   const alive = createServer((socket) => socket.destroy()).on('error', () => {})
@@ -48,7 +49,9 @@ function removeLeft(folder: string): void {
 
 /** That of another user stays. */
 function remove(folder: string): void {
-  attempt(() => {
+  try {
     for (const path of [folder, socketOf(folder)]) rmSync(path, { recursive: true, force: true })
-  })
+  } catch {
+    // its owner removes it
+  }
 }

@@ -33,6 +33,14 @@ export function terminalBar(output: Output, format: string, options: CliProgress
   return new SingleBar(own, Presets.shades_classic)
 }
 
+/** Shows how far something is. */
+interface Meter {
+  /** @param values - what the bar's format names besides the usual */
+  readonly update: (done: number, total: number, values?: Readonly<Record<string, string>>) => void
+  /** Ends it, and restores the terminal; what is updated later is another. */
+  readonly stop: () => void
+}
+
 /**
  * A bar on a terminal, elsewhere a line now and then.
  *
@@ -44,12 +52,11 @@ export function meterOn(
   format: string,
   parts: number,
   line: (percent: number, total: number) => string,
-) {
+): Meter {
   let bar: CliProgress.SingleBar | undefined
   let told = 0
   return {
-    /** @param values - what the bar's format names besides the usual */
-    update(done: number, total: number, values?: Readonly<Record<string, string>>): void {
+    update(done, total, values) {
       if (output.isTTY !== true) {
         const now = total === 0 ? 0 : Math.floor((done / total) * parts)
         if (now > told) output.write(`${line((100 / parts) * now, total)}\n`)
@@ -60,8 +67,7 @@ export function meterOn(
         bar.start(total, done, values)
       }
     },
-    /** Ends it, and restores the terminal; what is updated later is another. */
-    stop: (): void => {
+    stop() {
       bar?.stop()
       bar = undefined
       told = 0

@@ -4,7 +4,7 @@ import { CllmError, failureOf, type Recording } from '@cllm/core'
 import { LinkEnd, type NamedChannel } from '../link/link.js'
 import type { StepEvents, FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { isSameModel, type Member, Members, type IncompatibleWorker } from './members.js'
-import { Placing, type PlacingParts } from './placing/placing.js'
+import { Placing, type PlacingCounts, type PlacingParts } from './placing/placing.js'
 import { type Sleep, sleepless } from './sleep-watch.js'
 import { WorkerCalls } from './calls/worker-calls.js'
 
@@ -51,7 +51,7 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
   }
 
   /** Placements and moves so far. */
-  get counts(): Placing['counts'] {
+  get counts(): PlacingCounts {
     return this.#placing.counts
   }
 

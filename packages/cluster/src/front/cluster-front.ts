@@ -44,8 +44,7 @@ export class ClusterFront {
   readonly #dead = new Map<string, string | undefined>()
   readonly #presence: PresenceWatch
   readonly #sleep: SleepWatch
-  /** Workers that are listed and whose version does not go with this front's. */
-  incompatible: readonly IncompatibleWorker[] = []
+  #incompatible: readonly IncompatibleWorker[] = []
   #count = 0
   #isClosed = false
   #cancelWatch: () => void = () => {}
@@ -90,6 +89,11 @@ export class ClusterFront {
     this.#sleep.start()
   }
 
+  /** Workers that are listed and whose version does not go with this front's. */
+  get incompatible(): readonly IncompatibleWorker[] {
+    return this.#incompatible
+  }
+
   /** The client of a model, which need not have a worker yet. */
   client(model: string): ClusterEngineClient {
     const known = this.#clients.get(model)
@@ -101,7 +105,7 @@ export class ClusterFront {
       clock: this.#clock,
       random,
       refusedMessages: () => this.refusedMessages,
-      incompatible: () => this.incompatible.filter((one) => one.model === model),
+      incompatible: () => this.#incompatible.filter((one) => one.model === model),
       logger: this.#logger,
       options: { ...defaultPlacingOptions, ...this.parts.options },
       sleep: this.#sleep,
@@ -165,9 +169,9 @@ export class ClusterFront {
 
   /** Workers of other versions are told of once. */
   #tellOf(incompatible: readonly IncompatibleWorker[]): void {
-    const known = new Set(this.incompatible.map(({ id }) => id))
+    const known = new Set(this.#incompatible.map(({ id }) => id))
     const fresh = incompatible.filter(({ id }) => !known.has(id))
-    this.incompatible = incompatible
+    this.#incompatible = incompatible
     if (fresh.length > 0) this.#logger.error({ workers: fresh }, whyIncompatible(fresh))
   }
 

@@ -62,7 +62,10 @@ export class Members {
     if (this.all.every((one) => one.report === undefined)) {
       this.#gatheringUntil = this.clock.now() + gatheringMs
     }
-    Object.assign(member, { state, isMigrating, clients, report } satisfies Partial<Member>)
+    member.state = state
+    member.isMigrating = isMigrating
+    member.clients = clients
+    member.report = report
     this.table.set(id, report, this.clock.now())
     this.table.setEligible(id, state === 'up')
   }

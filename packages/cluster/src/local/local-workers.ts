@@ -26,6 +26,13 @@ export interface LocalWorkersOptions extends Partial<Services> {
   readonly router?: RouterPolicy
 }
 
+/** Several engines as one. */
+export interface LocalWorkers {
+  readonly client: ClusterEngineClient
+  /** Resolves with the reason when the last one is gone. */
+  readonly gone: Promise<string>
+}
+
 const front = 'local'
 
 /**
@@ -33,13 +40,11 @@ const front = 'local'
  * server in between. When one dies, the requests that have a token of it go on at another one at once, and
  * the others on the same one when it is back: no token is lost, repeated or changed. Closing the client
  * closes no engine.
- *
- * @returns them as one; `gone` resolves with the reason when the last one is gone
  */
 export function joinLocalWorkers(
   workers: readonly LocalWorker[],
   options: LocalWorkersOptions = {},
-) {
+): LocalWorkers {
   const { router = createRouter(), clock = systemClock } = options
   const { random = systemRandom, logger = silentLogger } = options
   const client = new ClusterEngineClient({

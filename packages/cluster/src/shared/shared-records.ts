@@ -154,6 +154,13 @@ export class SharedBlobs {
 /** How a result is counted. */
 export type ResultKind = 'completed' | 'failed'
 
+/** What is there of a number of results. */
+export interface ResultCounts {
+  readonly total: number
+  readonly completed: number
+  readonly failed: number
+}
+
 /** Whether a result was taken: the last one makes them `whole`; `closed`: nobody wants any. */
 export type Added = 'open' | 'whole' | 'closed'
 
@@ -216,7 +223,7 @@ export class SharedResults {
   }
 
   /** How many there are; undefined before they are opened and after they are removed. */
-  async counts(id: string) {
+  async counts(id: string): Promise<ResultCounts | undefined> {
     const words = ['HMGET', this.keyOf(id), 'total', 'completed', 'failed']
     const [total, completed, failed] = (await this.bus.command(...words)) as (string | null)[]
     if (total === null) return undefined

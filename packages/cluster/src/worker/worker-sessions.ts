@@ -18,7 +18,7 @@ const reportMs = 50
 
 /** One engine's work for any number of fronts, and what they are told of its load. */
 export class WorkerSessions {
-  state: WorkerState = 'up'
+  #state: WorkerState = 'up'
   #isMigrating = false
   readonly #sessions = new Map<string, FrontSession>()
   readonly #meter: LoadMeter
@@ -30,6 +30,10 @@ export class WorkerSessions {
 
   constructor(private readonly parts: SessionsParts) {
     this.#meter = new LoadMeter(parts.slots)
+  }
+
+  get state(): WorkerState {
+    return this.#state
   }
 
   /** Requests that have not ended. */
@@ -44,14 +48,14 @@ export class WorkerSessions {
 
   /** Tells all fronts of another state at once; a worker that drains keeps to that. */
   enter(state: WorkerState): void {
-    if (this.state === state || this.state === 'draining') return
-    this.state = state
+    if (this.#state === state || this.#state === 'draining') return
+    this.#state = state
     this.#report()
   }
 
   /** It drains, and all fronts are to continue elsewhere what they have here. */
   migrate(): void {
-    this.state = 'draining'
+    this.#state = 'draining'
     this.#isMigrating = true
     this.#report()
   }
@@ -121,6 +125,6 @@ export class WorkerSessions {
   #news(): WorkerNews {
     const migrating = this.#isMigrating ? { isMigrating: true as const } : {}
     const clients = this.#clients.size
-    return { type: 'report', state: this.state, report: this.load, clients, ...migrating }
+    return { type: 'report', state: this.#state, report: this.load, clients, ...migrating }
   }
 }

@@ -42,7 +42,9 @@ export function watchStream(events: GenerateEvents, { onEvent, onEnd }: StreamWa
 
 /** What settles a promise from outside. */
 export interface Settling<Value> {
+  /** Fulfils it. */
   readonly resolve: (value: Value) => void
+  /** Rejects it. */
   readonly reject: (error: Error) => void
 }
 

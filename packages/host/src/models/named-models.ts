@@ -193,10 +193,9 @@ export class NamedModels implements ClosableDirectory, ServedNames {
 }
 
 /** Finds the adapters of models by their names; a model that has none gets a set. */
-export const adapterSets =
-  (known = new Map<string, AdapterSet>()) =>
-  (model: string): AdapterSet =>
-    entryOf(known, model, () => new AdapterSet())
+export function adapterSets(known = new Map<string, AdapterSet>()): (model: string) => AdapterSet {
+  return (model) => entryOf(known, model, () => new AdapterSet())
+}
 
 /**
  * The adapters that every engine of a model is to have, one after the other: those that it is

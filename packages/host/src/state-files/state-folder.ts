@@ -165,7 +165,7 @@ export class StateFolder implements SharedStateFiles {
   async #list(key: string): Promise<StateFile[]> {
     const { files, problems } = await readThread.run('list', key, this.#limits(0), this.#secret)
     for (const problem of problems) this.#warn(whatOf(problem), problem.reason)
-    return files
+    return [...files]
   }
 
   async #read({ name, bytes }: StateFile, allocate: (bytes: number) => Uint8Array | undefined) {

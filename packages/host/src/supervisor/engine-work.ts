@@ -29,7 +29,14 @@ interface PendingCall {
 type Answer = FromEngine & { readonly type: 'result' | 'error' }
 
 /** What an engine has to do. */
-export type Debts = ReturnType<EngineWork['debts']>
+export interface Debts {
+  /** A request. */
+  readonly steps: boolean
+  /** A call that is answered within a time that can be told. */
+  readonly answers: boolean
+  /** A request or a call in a way that takes no forward pass. */
+  readonly preparation: boolean
+}
 
 const phaseOfCall = { pass: 'running', request: 'waiting' } as const
 
@@ -201,11 +208,8 @@ export class EngineWork {
     return { type: 'events', events: [{ id: entry.id, event: failureOf(error) }] }
   }
 
-  /**
-   * What the engine owes: steps of a request, answers of calls that are answered within a time that can be told,
-   * preparation of a request or a call in a way that takes no forward pass.
-   */
-  debts() {
+  /** What the engine owes. */
+  debts(): Debts {
     const { held, checking, preparing } = this.#counts
     let [answers, preparation] = [false, checking + preparing > 0]
     for (const { phase } of this.#calls.values()) {

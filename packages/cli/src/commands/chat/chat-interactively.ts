@@ -95,7 +95,7 @@ class MultiLine {
 async function mcpTools(
   client: ServerClient,
   signal: AbortSignal,
-  terminal: Pick<ReturnType<typeof chatTerminal>, 'consent'>,
+  terminal: Pick<ChatTerminal, 'consent'>,
 ): Promise<Tools> {
   const { data } = (await client.get('/mcp/tools', signal)) as {
     readonly data: readonly { name: string; description: string; parameters: object }[]
@@ -121,12 +121,27 @@ async function mcpTools(
   }
 }
 
-/**
- * Reads lines from a terminal, with history and editing.
- *
- * @param onDrop - called for Ctrl-C in the middle of an input of several lines
- */
-function chatTerminal(input: Input, output: Output, onDrop: () => void) {
+/** Where lines are typed, and what Ctrl-C does there. */
+interface ChatTerminal {
+  /** The next line; undefined when the input ends or somebody leaves. */
+  line(prompt: string): Promise<string | undefined>
+  /** Asks in the middle of an answer; lines that were typed before are no answer to it. */
+  consent(question: string): Promise<boolean>
+  /**
+   * Runs something that Ctrl-C stops, by aborting the signal. What is typed meanwhile is not shown;
+   * whole lines are the next ones.
+   */
+  stoppable(run: (signal: AbortSignal) => Promise<void>): Promise<void>
+  close(): void
+}
+
+/** Reads lines from a terminal, with history and editing. */
+function chatTerminal(
+  input: Input,
+  output: Output,
+  /** Called for Ctrl-C in the middle of an input of several lines. */
+  onDrop: () => void,
+): ChatTerminal {
   let isMuted = false
   const echo = new Writable({
     write(chunk: Buffer, _, done) {
@@ -174,9 +189,8 @@ function chatTerminal(input: Input, output: Output, onDrop: () => void) {
       reader.prompt()
     }
   })
-  return {
-    /** The next line; undefined when the input ends or somebody leaves. */
-    async line(beginning: string): Promise<string | undefined> {
+  const terminal: ChatTerminal = {
+    async line(beginning) {
       isOpen = beginning !== prompt
       reader.setPrompt(beginning)
       if (!isClosed) reader.prompt()
@@ -189,22 +203,17 @@ function chatTerminal(input: Input, output: Output, onDrop: () => void) {
       }
       return lines.shift()
     },
-    /** Asks in the middle of an answer; lines that were typed before are no answer to it. */
-    async consent(question: string): Promise<boolean> {
+    async consent(question) {
       const typed = lines.splice(0)
       isMuted = false
       isAsking = true
-      const answer = await this.line(`${question} [y/N] `)
+      const answer = await terminal.line(`${question} [y/N] `)
       isAsking = false
       isMuted = stop !== undefined
       lines.unshift(...typed)
       return /^\s*y(es)?\s*$/i.test(answer ?? '')
     },
-    /**
-     * Runs something that Ctrl-C stops, by aborting the signal. What is typed meanwhile is not shown;
-     * whole lines are the next ones.
-     */
-    async stoppable(run: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    async stoppable(run) {
       const controller = new AbortController()
       stop = () => controller.abort()
       isMuted = true
@@ -217,4 +226,5 @@ function chatTerminal(input: Input, output: Output, onDrop: () => void) {
     },
     close: () => reader.close(),
   }
+  return terminal
 }

@@ -13,24 +13,29 @@ import {
   ownBackendOptions,
   toEngineSettings,
 } from '../../engine/to-engine-settings.js'
-import { createLogger } from '../../process/logger.js'
-import { isDraftModel } from '../../models/served/loadable-models.js'
+import { createLogger, type LevelledLogger } from '../../process/logger.js'
+import { isDraftModel, type LoadingParts } from '../../models/served/loadable-models.js'
 import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command.js'
+
+/** What a process that serves has before it loads a model. */
+export interface ServingParts extends LoadingParts {
+  /** The logger with a level that can change at run time. */
+  readonly level: LevelledLogger
+}
 
 /**
  * Loads the plug-ins, checks what was chosen, and begins to log.
  *
  * @param loadsModels - whether this process loads models, whose files are checked then
  * @param given - what logs in place of the configured logger
- * @returns what models are loaded with, and the logger with a level that can change at run time
  */
 export async function prepareServing(
   loaded: LoadedConfig,
   io: CommandIo,
   loadsModels: boolean,
   given?: Logger,
-) {
+): Promise<ServingParts> {
   const { config } = loaded
   const registry = await loadRegistry(config.plugins, loaded.pluginsFolder, [protocolsPlugin])
   checkChoices(registry, loaded)

@@ -1,5 +1,5 @@
 import { createServer, type Server } from '@cllm/host'
-import { type Logger, systemClock } from '@cllm/core'
+import { type Logger, systemClock, type TransportAddress } from '@cllm/core'
 import {
   HOLD_FOLDER,
   KEY_STORE,
@@ -22,7 +22,7 @@ import { openKeyRing, type OpenKeyRing } from '../../keys/keys.js'
 import { withChosenModel } from '../../models/choose-model.js'
 import { type Served, servedPool } from '../../models/served/served-pool.js'
 import { everyLevel } from '../../process/logger.js'
-import type { startTracing } from './tracing.js'
+import type { Tracing } from './tracing.js'
 import type { CommandIo } from '../command.js'
 import { prepareServing } from './prepare-serving.js'
 
@@ -34,14 +34,27 @@ export interface ServingExtras {
   readonly logger?: Logger
 }
 
+/** A server that listens and has loaded its first models. */
+export interface Serving {
+  readonly addresses: readonly TransportAddress[]
+  readonly directory: Server['directory']
+  readonly logger: Logger
+  /** Resolves with the reason when it cannot go on, such as without its single engine. */
+  readonly death: Promise<string>
+  /** Lets running requests finish for at most this many milliseconds, and ends everything. */
+  close(graceMs?: number): Promise<void>
+}
+
 /**
  * Starts the server that the configuration describes: checks certificates, plug-ins and the address
  * first, because these fail fast, then fetches and loads models, which may take minutes; until then,
  * requests get 503. When the signal is aborted meanwhile, it throws the reason.
- *
- * @returns a server that listens and has loaded its first models
  */
-export async function startServing(given: LoadedConfig, io: CommandIo, extras: ServingExtras = {}) {
+export async function startServing(
+  given: LoadedConfig,
+  io: CommandIo,
+  extras: ServingExtras = {},
+): Promise<Serving> {
   // The front of a cluster serves what the workers have.
   const isFront = given.config.cluster.url !== null
   const loaded = isFront ? given : await withChosenModel(given, io)
@@ -55,9 +68,8 @@ export async function startServing(given: LoadedConfig, io: CommandIo, extras: S
     models = await servedByCluster(loaded, parts)
   } else models = servedPool(loaded, io, parts)
   const { shared, directory, death } = models
-  let [keys, tracing, server]: [OpenKeyRing?, ReturnType<typeof startTracing>?, Server?] = []
+  let [keys, tracing, server]: [OpenKeyRing?, Tracing?, Server?] = []
   const services = new Services()
-  /** Lets running requests finish for at most this many milliseconds, and ends everything. */
   const close = async (graceMs?: number): Promise<void> => {
     try {
       await server?.close(graceMs)

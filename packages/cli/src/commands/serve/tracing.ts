@@ -15,6 +15,14 @@ import { detectResources, envDetector, resourceFromAttributes } from '@opentelem
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node'
 import { defined, type GenerateEvent, type GenerateRequest } from '@cllm/core'
 
+/** Sends spans of requests to a collector. */
+export interface Tracing {
+  /** Must be the first of a transport's protocols. */
+  readonly protocol: KoaProtocol
+  /** Sends the remaining spans; spans that the collector does not accept are lost. */
+  shutdown(): Promise<void>
+}
+
 /**
  * Sends a span for each request to a collector that accepts OTLP over HTTP. Continues the client's
  * trace if the request has a `traceparent` (W3C Trace Context). OpenTelemetry's other variables
@@ -23,7 +31,7 @@ import { defined, type GenerateEvent, type GenerateRequest } from '@cllm/core'
  *
  * @param endpoint - the collector's base URL, such as `http://127.0.0.1:4318`
  */
-export function startTracing(endpoint: string) {
+export function startTracing(endpoint: string): Tracing {
   const exporter = new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, '')}/v1/traces` })
   const named = resourceFromAttributes({ 'service.name': 'cllm' })
   const provider = new NodeTracerProvider({
@@ -33,18 +41,15 @@ export function startTracing(endpoint: string) {
   // Gives each request its own context, and reads `traceparent`.
   provider.register()
   const spans = new RequestSpans(provider.getTracer('cllm'))
-  const protocol: KoaProtocol = {
-    name: 'tracing',
-    observe: () => spans,
-    async within(headers, handle) {
-      await context.with(propagation.extract(ROOT_CONTEXT, headers), handle)
-    },
-  }
   return {
-    /** Must be the first of a transport's protocols. */
-    protocol,
-    /** Sends the remaining spans; spans that the collector does not accept are lost. */
-    async shutdown(): Promise<void> {
+    protocol: {
+      name: 'tracing',
+      observe: () => spans,
+      async within(headers, handle) {
+        await context.with(propagation.extract(ROOT_CONTEXT, headers), handle)
+      },
+    },
+    async shutdown() {
       await provider.shutdown().catch(() => {})
     },
   }

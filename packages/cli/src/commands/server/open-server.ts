@@ -14,6 +14,15 @@ import { ServerClient, readModels, type ServedModelState } from './server-client
 import { modelName } from '../../models/resolve-model.js'
 import { killAtExit } from '../../process/stop-signal.js'
 
+/** A server that serves a model, running or started for this command. */
+interface OpenServer {
+  readonly client: ServerClient
+  /** The name by which it serves the model. */
+  readonly model: string
+  /** Ends it if it was started for this command. */
+  close(): Promise<void>
+}
+
 /**
  * The running server that the flags name, or one that is started for this command when none serves
  * the model. A running server with one model serves that one in place of a model that is not
@@ -21,7 +30,6 @@ import { killAtExit } from '../../process/stop-signal.js'
  *
  * @param spec - undefined: the running server's model, or else one that the started server chooses
  * @param own - flags of `cllm serve` for a server that is started
- * @returns its client, the name by which it serves the model, and what ends it if it was started for this command
  * @throws CllmError `model_not_found` when the server at `--url` does not serve the model, and what
  *   starting one throws
  */
@@ -30,7 +38,7 @@ export async function openServer(
   flags: Values<typeof serverFlags>,
   own: readonly string[],
   io: CommandIo,
-) {
+): Promise<OpenServer> {
   const { url, config } = flags
   const client = new ServerClient(serverAddress(flags, io))
   const { origin } = client.address.url

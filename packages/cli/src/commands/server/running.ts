@@ -113,17 +113,32 @@ interface SlotState {
   readonly n_ctx: number
 }
 
+/** What a model does. */
+interface ModelActivity extends ServedModelState {
+  readonly slots: readonly SlotState[]
+  /** Requests with a slot, and without one. */
+  readonly running: number
+  readonly queued: number
+  /** Tokens computed since the start, of prompts and of answers. */
+  readonly prefillTokens: number
+  readonly decodeTokens: number
+}
+
 /** What a server does at a time. */
-type Activity = Awaited<ReturnType<typeof readActivity>>
+interface Activity {
+  /** Milliseconds, to be compared with another one's. */
+  readonly at: number
+  readonly models: readonly ModelActivity[]
+}
 
 /** Reads what a server does, from `GET /models`, `/slots` and `/metrics`. */
-async function readActivity(client: ServerClient, signal: AbortSignal) {
+async function readActivity(client: ServerClient, signal: AbortSignal): Promise<Activity> {
   const [models, metrics] = await Promise.all([
     readModels(client, signal),
     client.text('/metrics', signal),
   ])
   const at = performance.now()
-  const active = models.map(async (model) => {
+  const active = models.map(async (model): Promise<ModelActivity> => {
     const query = `/slots?model=${encodeURIComponent(model.name)}`
     const slots = (await client.get(query, signal)) as readonly SlotState[]
     const value = (name: string, labels: Readonly<Record<string, string>> = {}): number =>
@@ -131,15 +146,12 @@ async function readActivity(client: ServerClient, signal: AbortSignal) {
     return {
       ...model,
       slots,
-      /** Requests with a slot, and without one. */
       running: value('cllm_num_requests_running'),
       queued: value('cllm_num_requests_waiting'),
-      /** Tokens computed since the start, of prompts and of answers. */
       prefillTokens: value('cllm_step_tokens_total', { kind: 'prefill' }),
       decodeTokens: value('cllm_step_tokens_total', { kind: 'decode' }),
     }
   })
-  /** Milliseconds, to be compared with another one's. */
   return { at, models: await Promise.all(active) }
 }
 
@@ -175,7 +187,7 @@ function renderActivity(now: Activity, before: Activity | undefined): string {
 
 const width = 30
 
-function slotTable({ name, slots }: Activity['models'][number]): string {
+function slotTable({ name, slots }: ModelActivity): string {
   const rows = slots.map((slot) => {
     return [slot.id, slot.state, `${slot.n_past} of ${slot.n_ctx}`, bar(slot)]
   })

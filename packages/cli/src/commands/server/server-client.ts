@@ -124,19 +124,24 @@ function parsed(text: string): ErrorFields {
 }
 
 /** A model of a server, and what it does. */
-export type ServedModelState = Awaited<ReturnType<typeof readModels>>[number]
-
-interface Listed {
-  readonly id: string
+export interface ServedModelState {
+  readonly name: string
   /** `unloaded`, `loading`, `loaded` or `unloading`. */
-  readonly status: { readonly value: string }
+  readonly state: string
   /** Of its weights; null while it was never in memory. */
-  readonly size_bytes: number | null
+  readonly sizeBytes: number | null
   /** Requests that run or wait in its engine. */
   readonly users: number
   /** Requests that wait for it to be loaded. */
   readonly waiting: number
   /** When it leaves memory if nobody uses it, as ISO 8601; null: never. */
+  readonly expiresAt: string | null
+}
+
+interface Listed extends Pick<ServedModelState, 'users' | 'waiting'> {
+  readonly id: string
+  readonly status: { readonly value: string }
+  readonly size_bytes: number | null
   readonly expires_at: string | null
 }
 

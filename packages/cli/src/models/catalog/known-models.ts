@@ -1,22 +1,29 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
-import { catalog, findEntry } from './catalog.js'
+import { catalog, type CatalogEntry, findEntry } from './catalog.js'
 import { memoryOf, shapeOf } from './memory-of.js'
 import { partsOf } from '../fetch/fetch-hugging-face.js'
 import { isProjector, projectorBeside, projectorName } from '../model-files.js'
 import { textTable, formatBytes } from '../../process/terminal.js'
 
 /** What is known of a model without fetching it. */
-export type KnownModel = Awaited<ReturnType<typeof knownModel>>
+export interface KnownModel {
+  readonly name: string
+  readonly entry: CatalogEntry | undefined
+  /** Its file; undefined: it is not downloaded. */
+  readonly path: string | undefined
+  /** Undefined where it is not downloaded and the catalog has none. */
+  readonly shape: ModelShape | undefined
+}
 
 /**
  * Finds a model by a name of the catalog, or a file that is here.
  *
- * @returns without a path where it is not downloaded, and then without a shape where the catalog has none
  * @throws CllmError `model_unavailable` when it is neither
  */
-export async function knownModel(spec: string, folder: string) {
+export async function knownModel(spec: string, folder: string): Promise<KnownModel> {
   const entry = findEntry(catalog, spec)
   const path = await fileOf(spec, folder)
   if (path !== undefined) {
@@ -32,23 +39,34 @@ export async function knownModel(spec: string, folder: string) {
 async function fileOf(spec: string, folder: string): Promise<string | undefined> {
   const downloaded = await downloadedModel(folder, spec).catch(() => undefined)
   if (downloaded !== undefined) return downloaded.path
-  const found = await stat(spec).catch(() => undefined)
-  return found?.isFile() === true ? spec : undefined
+  const isFile = await stat(spec).then(
+    (found) => found.isFile(),
+    () => false,
+  )
+  return isFile ? spec : undefined
 }
 
 /** A model in the cache folder. */
-export type DownloadedModel = Awaited<ReturnType<typeof downloadedModels>>[number]
+export interface DownloadedModel {
+  /** What `cllm run` and `cllm serve` take: the catalog's name, or the file's path. */
+  readonly name: string
+  /** Of all its files. */
+  readonly bytes: number
+  /** When it was written, as ISO 8601. */
+  readonly modified: string
+  /** The first one of its files. */
+  readonly path: string
+  /** With its other parts, and the projector that was fetched with it. */
+  readonly files: readonly string[]
+}
 
 const laterPart = /-(?!00001-)\d{5}-of-\d{5}\.gguf$/
 
-/**
- * The models in the cache folder; none where there is no such folder.
- *
- * @returns of each what `cllm run` and `cllm serve` take, the catalog's name or the file's path; the first one of its
- *   files, and all with its other parts and the projector that was fetched with it; the bytes of all, and when it was
- *   written, as ISO 8601
- */
-export async function downloadedModels(folder: string, entries = catalog) {
+/** The models in the cache folder; none where there is no such folder. */
+export async function downloadedModels(
+  folder: string,
+  entries: readonly CatalogEntry[] = catalog,
+): Promise<DownloadedModel[]> {
   const all: string[] = await readdir(folder).catch(() => [])
   const models = all
     .filter((file) => /\.gguf$/i.test(file) && !isProjector(file) && !laterPart.test(file))
@@ -82,8 +100,21 @@ export async function downloadedModel(folder: string, name: string): Promise<Dow
   throw new CllmError('model_unavailable', message)
 }
 
+/** A catalog model and whether it is downloaded. */
+interface ModelListing extends Pick<CatalogEntry, 'name' | 'title' | 'licence'> {
+  /** Size of the file, or its size once downloaded, with its projector. */
+  readonly bytes: number
+  /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
+  readonly memoryBytes: number | null
+  /** Whether a download is checked against a known hash. */
+  readonly checked: boolean
+  readonly present: boolean
+  /** Path of the file, whether or not it is downloaded. */
+  readonly path: string
+}
+
 /** The models of the catalog, and whether each is in the cache folder. */
-export async function listModels(cacheFolder: string) {
+export async function listModels(cacheFolder: string): Promise<ModelListing[]> {
   const listed = catalog.map(async (entry) => {
     const { name, title, licence, bytes, file, sources, projector } = entry
     const path = join(cacheFolder, file)
@@ -92,14 +123,10 @@ export async function listModels(cacheFolder: string) {
       name,
       title,
       licence,
-      /** Size of the file, or its size once downloaded, with its projector. */
       bytes: (found?.size ?? bytes) + (projector?.bytes ?? 0),
-      /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
       memoryBytes: memoryOf(entry, 1) ?? null,
-      /** Whether a download is checked against a known hash. */
       checked: sources[0].sha256 !== undefined,
       present: found !== undefined,
-      /** Path of the file, whether or not it is downloaded. */
       path,
     }
   })
@@ -107,7 +134,7 @@ export async function listModels(cacheFolder: string) {
 }
 
 /** The listing as a table for the terminal, on a machine with this many free bytes. */
-export function modelTable(models: Awaited<ReturnType<typeof listModels>>, available: number) {
+export function modelTable(models: readonly ModelListing[], available: number): string {
   const rows = models.map((model) => {
     const { name, bytes, memoryBytes, licence, present, title, checked } = model
     const size = `${checked || present ? '' : '~'}${formatBytes(bytes)}`

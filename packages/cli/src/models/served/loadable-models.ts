@@ -21,7 +21,7 @@ import {
   toSupervisorOptions,
 } from '../../engine/to-engine-settings.js'
 import { hasMediaLibrary } from '../../engine/native-library.js'
-import { openUnloadedStates } from '../../engine/unloaded-states.js'
+import { openUnloadedStates, type UnloadedStates } from '../../engine/unloaded-states.js'
 import { modelsFolder } from '../cache-folder.js'
 import { pullModel } from '../fetch/progress-bar.js'
 import {
@@ -45,7 +45,7 @@ export class LoadableModels {
   /** The adapters of every model, by its name. */
   readonly adapterSets = new Map<string, AdapterSet>()
   /** Where states of models wait that are not in memory. */
-  readonly unloaded: ReturnType<typeof openUnloadedStates>
+  readonly unloaded: UnloadedStates | undefined
   readonly #engines = new Set<EngineProcess>()
   readonly #sources: ModelSources
   #logLevel: string | undefined

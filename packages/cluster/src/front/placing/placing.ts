@@ -21,6 +21,16 @@ export const defaultPlacingOptions: PlacingOptions = Object.freeze({
   maxMoves: 10,
 })
 
+/** Counters of a front. */
+export interface PlacingCounts {
+  /** Requests that were placed, moves included. */
+  placed: number
+  /** Requests that went on elsewhere, on a worker that computes the same numbers … */
+  movedExactly: number
+  /** … and on one that may differ in rounding. */
+  movedInexactly: number
+}
+
 /** What placing is made of. */
 export interface PlacingParts extends Choosing, Services {
   readonly options: PlacingOptions
@@ -33,11 +43,7 @@ export interface PlacingParts extends Choosing, Services {
  * one, after its last token: with the same prompt and seed, the same tokens follow.
  */
 export class Placing {
-  /**
-   * Requests that were placed, moves included, that went on elsewhere on a worker that computes the same numbers, and on
-   * one that may differ in rounding.
-   */
-  readonly counts = { placed: 0, movedExactly: 0, movedInexactly: 0 }
+  readonly counts: PlacingCounts = { placed: 0, movedExactly: 0, movedInexactly: 0 }
   readonly #requests = new PlacedRequests()
   readonly #waiting: Waiting<PlacedRequest>
   readonly #service: SharedService

@@ -15,6 +15,14 @@ import { randomBytes } from 'node:crypto'
 import type { StateFile } from '@cllm/core'
 import { bytesOf, readState } from './state-bytes.js'
 
+/** What a folder holds. */
+export interface Listed {
+  /** The latest used last. */
+  readonly files: readonly StateFile[]
+  /** Why others are none, and how many for each reason. */
+  readonly problems: readonly ListProblem[]
+}
+
 /** Files that cannot be used. */
 export interface ListProblem {
   readonly reason: string
@@ -87,11 +95,8 @@ function writeFully(file: number, bytes: Uint8Array): void {
   }
 }
 
-/**
- * Reads the heads of what {@link cleanFolder} leaves, but for files of another key.
- * @returns files, the latest used last, and why others are none, with their number for each reason
- */
-function listFolder(key: string, limits: FolderLimits, secret?: Uint8Array) {
+/** Reads the heads of what {@link cleanFolder} leaves, but for files of another key. */
+function listFolder(key: string, limits: FolderLimits, secret?: Uint8Array): Listed {
   const files: StateFile[] = []
   const problems = new Map<string, ListProblem>()
   for (const name of cleanFolder(limits).names) {
@@ -128,6 +133,14 @@ interface FolderLimits {
   readonly maxAgeMs: number
 }
 
+/** Files that are kept, the latest used last, and the bytes of all of them. */
+interface Kept {
+  readonly names: readonly string[]
+  readonly bytes: number
+  /** Names of those that are not kept. */
+  readonly removed: readonly string[]
+}
+
 /** Makes a folder. One that is there already keeps its rights: it may be one of the user's. */
 const makeFolder = (folder: string): void =>
   void mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -135,9 +148,8 @@ const makeFolder = (folder: string): void =>
 /**
  * Removes what is too old, or too much with `more` bytes; what is not ours stays as it is. The folder is
  * made if need be.
- * @returns the names of those that are kept, the latest used last, their bytes, and the names of those that are not
  */
-function cleanFolder({ folder, now, limitBytes, more, maxAgeMs }: FolderLimits) {
+function cleanFolder({ folder, now, limitBytes, more, maxAgeMs }: FolderLimits): Kept {
   makeFolder(folder)
   const ourFiles = readdirSync(folder).flatMap((name) => {
     if (!ours.test(name)) return []
