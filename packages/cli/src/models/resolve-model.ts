@@ -1,7 +1,7 @@
 import { basename, join, resolve } from 'node:path'
 import { CllmError, defined, type ModelSource, nearestName } from '@cllm/core'
 import { suggestion } from '../config/messages.js'
-import { homeFolder, schemeOf } from '../config/paths.js'
+import { resolveModelSpec, schemeOf } from '../config/paths.js'
 import { cacheFolder as userCacheFolder } from './cache-folder.js'
 import { catalog as defaultCatalog, type CatalogEntry, findEntry } from './catalog/catalog.js'
 import { checkGguf, checkReadable, exists, projectorBeside } from './model-files.js'
@@ -108,7 +108,7 @@ async function find(spec: string, options: FindOptions): Promise<string> {
   if (spec.startsWith('hf:')) return await fetchFromHuggingFace(spec, options)
   const scheme = schemeOf(spec)
   if (scheme !== undefined) return await fetchFromSource(spec, scheme, options)
-  return resolve(options.cwd, spec.replace(/^~(?=[\\/])/, homeFolder()))
+  return resolve(options.cwd, resolveModelSpec(spec, options.cwd))
 }
 
 /**

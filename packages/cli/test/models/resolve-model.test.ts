@@ -55,6 +55,11 @@ const failure =
 
 t.test('paths, and specs that name nothing', async (t) => {
   const { folder, sources, resolve } = await setUp(t)
+  const { HOME } = process.env
+  process.env['HOME'] = join(folder, 'a$&b')
+  await t.rejects(resolve('~/none.gguf'), { message: /a\$&b/ })
+  if (HOME === undefined) delete process.env['HOME']
+  else process.env['HOME'] = HOME
   const path = join(folder, 'here.gguf')
   for (const spec of ['here.gguf', './here.gguf', path]) {
     t.same(await resolve(spec), { path, name: 'here', spec })

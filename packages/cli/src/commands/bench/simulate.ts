@@ -58,7 +58,9 @@ Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 int
     const isSame = results.every(
       (one, at) => at % flags.seeds === 0 || figuresOf(one) === figuresOf(results[at - 1]),
     )
-    if (flags.seeds > 1 && isSame) io.stderr.write('note: every seed gave the same figures\n')
+    // After an interruption there may be nothing to compare.
+    const isWhole = flags.seeds > 1 && !io.signal.aborted
+    if (isWhole && isSame) io.stderr.write('note: every seed gave the same figures\n')
     const first = runs.filter(({ result }) => result.seed === flags.seed)
     const files = { report: flags.report, trace: flags['trace-out'] }
     await writeFiles(simulationContent(first), files)

@@ -236,6 +236,9 @@ t.test('several seeds and policies: a row for each policy, with intervals, and C
   )
   const same = await run(['--trace', files(t).azure, ...named, '--seeds', '2'])
   t.match(same.stderr, /^note: every seed gave the same figures/)
+  const interrupted = commandIo(AbortSignal.abort())
+  await simulate([...load, '--seeds', '3', '--json'], interrupted)
+  t.equal(interrupted.written.stderr, '', 'seeds that did not run are not compared')
 })
 
 t.test('the built-in machines get slower with work', (t) => {
