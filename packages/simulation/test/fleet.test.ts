@@ -79,6 +79,19 @@ t.test('what a router holds without end is asked about when machines report', as
   const message =
     /^The router failed: it holds request "0", though no machine has had one for 10 minutes$/
   await t.rejects(again, { code: 'policy_failed', message })
+  // The first is asked about at 1, 700,001 and 1,400,001 ms; the second one runs from 650,000 ms on.
+  const rarely: RouterPolicy = {
+    place: ({ id }, [first], now) =>
+      id === '0' && now < 1_000_000 ? { holdMs: 700_000 } : { worker: first!.id },
+  }
+  const requests = [1, 650_000].map((arrival, index): SimulatedRequest => {
+    return { id: `${index}`, arrival, prompt: [1, 2, 3], maxTokens: 20 }
+  })
+  const between = await serve(0, { router: () => rarely, requests })
+  t.ok(
+    between.results.every(({ error }) => error === undefined),
+    'others ran meanwhile',
+  )
   let asked = 0
   const place: RouterPolicy['place'] = (_, [first]) => {
     if (asked++ === 2) throw new Error('boom')

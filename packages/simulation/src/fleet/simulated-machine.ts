@@ -67,8 +67,8 @@ export interface Unplaced {
   readonly isOpen: () => boolean
   readonly onPlaced: (worker: string, placement: number) => void
   readonly onRefused: (reason: string) => void
-  /** Since when it is held although no machine has a request. */
-  idleSince?: number | undefined
+  /** When the router held it first. */
+  heldSince?: number
 }
 
 /** Milliseconds that a router may hold a request while no machine has one. */
@@ -79,6 +79,8 @@ export class SimulatedFront {
   readonly #table: WorkerTable
   /** Those that wait for what machines report; what the router holds for a time has a timer. */
   readonly #waiting = new Set<Unplaced>()
+  /** When a machine had a request last, as far as this front was told. */
+  #busyAt = 0
 
   constructor(
     readonly name: string,
@@ -92,6 +94,7 @@ export class SimulatedFront {
   onReport(worker: string, report: WorkerReport): void {
     const now = this.clock.now()
     this.#table.set(worker, report, now)
+    this.#busyAt = now
     // By timers: the engine that reports would take what a router throws for an observer's defect, and go on.
     for (const unplaced of this.#waiting) this.clock.at(now, () => this.place(unplaced))
     this.#waiting.clear()
@@ -127,9 +130,8 @@ export class SimulatedFront {
     else {
       // Nothing but the time changes any more: a router that goes on so would never let the simulation end.
       const isIdle = views.every(({ open }) => open === 0)
-      const { idleSince = now } = unplaced
-      unplaced.idleSince = isIdle ? idleSince : undefined
-      if (isIdle && now - idleSince > idlePatienceMs) {
+      unplaced.heldSince ??= now
+      if (isIdle && now - Math.max(unplaced.heldSince, this.#busyAt) > idlePatienceMs) {
         const message = `The router failed: it holds request "${request.id}", though no machine has had one for ${idlePatienceMs / 60_000} minutes`
         throw new CllmError('policy_failed', message)
       }
