@@ -88,22 +88,24 @@ export const bindRoutes = <Own>(routes: readonly Route<Own>[], own: Own): readon
   routes.map((route) => ({ ...route, own }))
 
 /** Answers a request whose body and query were checked by these schemas. */
-type Handler<Own, Body extends z.ZodObject, Query extends z.ZodObject> = (
+export type RouteHandler<Own, Body extends z.ZodObject, Query extends z.ZodObject> = (
   call: Call<z.output<Body>, z.output<Query>>,
   own: Own,
 ) => Answer | Promise<Answer>
 
-type InTable = 'method' | 'path' | 'access' | 'summary'
 /** What else a route of a table has. */
-type RouteMore<Body, Query> = Omit<Route, InTable | 'handle' | 'body' | 'query'> & {
-  readonly body?: Body
-  readonly query?: Query
-}
+type RouteMore<Body, Query> = Omit<
+  Route,
+  'method' | 'path' | 'access' | 'summary' | 'handle' | 'body' | 'query'
+> & { readonly body?: Body; readonly query?: Query }
 
 /** A route whose handler is checked against the schemas of its body and its query. */
 export const route = <Own, Body extends z.ZodObject, Query extends z.ZodObject>(
-  given: Pick<Route, InTable> &
-    RouteMore<Body, Query> & { readonly handle: Handler<Own, Body, Query> },
+  given: Omit<Route, 'handle' | 'body' | 'query'> & {
+    readonly body?: Body
+    readonly query?: Query
+    readonly handle: RouteHandler<Own, Body, Query>
+  },
 ): Route<Own> => given
 
 /** Makes routes of a method, one a line in a protocol's table; their handlers are checked as by {@link route}. */
@@ -113,7 +115,7 @@ const routesOf =
     path: string,
     access: Access,
     summary: string,
-    handle: Handler<Own, Body, Query>,
+    handle: RouteHandler<Own, Body, Query>,
     more: RouteMore<Body, Query> = {},
   ): Route<Own> => ({ method, path, access, summary, handle, ...more })
 

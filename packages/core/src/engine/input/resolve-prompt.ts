@@ -126,7 +126,7 @@ export function refuseBySize(
  */
 export function checkMessageCount(
   { length }: readonly unknown[],
-  context: Pick<PromptContext, 'limits'>,
+  context: { readonly limits: BackendLimits },
 ): void {
   if (length > context.limits.contextSize) throw promptTooLong(length, context, 'at least ')
 }
