@@ -65,11 +65,7 @@ export class EncoderSupervisor {
       })
       signal.throwIfAborted()
       const answer = child && (await this.#ask(child, call, signal))
-      if (answer?.type === 'encoded') return this.#read(answer.pieces, call.width)
-      if (answer !== undefined) {
-        const code = answer.isUnreadable ? 'invalid_media' : 'backend_failed'
-        throw new CllmError(code, `${call.type}: ${answer.message}`)
-      }
+      if (answer !== undefined) return this.#take(answer, call)
       // The next file is to find a process that is ready.
       void this.#start().catch(() => {})
       if (this.#isClosed) throw isClosing()
@@ -79,25 +75,22 @@ export class EncoderSupervisor {
     throw new CllmError('backend_failed', message)
   }
 
-  /** The pieces with their vectors, of which the file keeps none. */
-  #read(
-    pieces: Extract<EncoderMessage, { readonly type: 'encoded' }>['pieces'],
-    width: number,
-  ): readonly MediaPiece[] {
+  /** The pieces with their vectors. The file keeps nothing, also of an answer that says what failed behind some pieces. */
+  #take(answer: EncoderAnswer, { type, width }: EncodeCall): readonly MediaPiece[] {
     const file = this.#file
-    const whole = pieces.map((piece) => {
-      if (!('at' in piece)) return piece
-      const { at, ...told } = piece
-      const vectors = new Float32Array(piece.count * width)
-      for (let done = 0; done < vectors.byteLength;) {
-        const got = readSync(file!, vectors, done, vectors.byteLength - done, at + done)
-        if (got === 0) throw new CllmError('backend_failed', 'vectors of the file are missing')
-        done += got
+    try {
+      if (answer.type === 'failed') {
+        const code = answer.isUnreadable ? 'invalid_media' : 'backend_failed'
+        throw new CllmError(code, `${type}: ${answer.message}`)
       }
-      return { ...told, vectors }
-    })
-    if (file !== undefined) ftruncateSync(file)
-    return whole
+      return answer.pieces.map((piece) => {
+        if (!('at' in piece)) return piece
+        const { at, ...told } = piece
+        return { ...told, vectors: readVectors(file, at, piece.count * width) }
+      })
+    } finally {
+      if (file !== undefined) ftruncateSync(file)
+    }
   }
 
   /** The answer; undefined where the process has ended. The library cannot stop, so that it is ended by the signal. */
@@ -207,8 +200,8 @@ export class EncoderSupervisor {
       })
       child.on('error', ({ message }) => {
         problem = message
-        // Without a process there may be no end of it.
-        if (child.pid === undefined) fail()
+        // Without a process there may be no end of it, which others wait for, too.
+        if (child.pid === undefined) child.emit('close', null, null)
       })
       child.once('close', (code, signal) => {
         fail()
@@ -236,6 +229,16 @@ function openInMemory(): number {
   } finally {
     rmSync(folder, { recursive: true })
   }
+}
+
+function readVectors(file: number | undefined, at: number, length: number): Float32Array {
+  const vectors = new Float32Array(length)
+  for (let done = 0; done < vectors.byteLength;) {
+    const got = readSync(file!, vectors, done, vectors.byteLength - done, at + done)
+    if (got === 0) throw new CllmError('backend_failed', 'vectors of the file are missing')
+    done += got
+  }
+  return vectors
 }
 
 const isClosing = (): CllmError =>

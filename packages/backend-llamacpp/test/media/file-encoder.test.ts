@@ -1,6 +1,6 @@
 import { ChildProcess, fork } from 'node:child_process'
 import { getEventListeners, once } from 'node:events'
-import { existsSync, readdirSync, readlinkSync } from 'node:fs'
+import { existsSync, readdirSync, readlinkSync, statSync } from 'node:fs'
 import { execArgv } from 'node:process'
 import { fileURLToPath } from 'node:url'
 import { join } from 'node:path'
@@ -120,12 +120,17 @@ t.test('vectors come in a file, or with the message', { skip: !hasMemoryFolder }
   const file = openFiles(encoder.pid!).find((name) => name.endsWith('vectors (deleted)'))
   t.ok(file, 'one without a name')
   t.notOk(existsSync(file!.replace('/vectors (deleted)', '')), 'nor a folder')
+  const bytes = () => statSync(`/proc/${encoder.pid}/fd/4`).size
+  t.equal(bytes(), 0, 'what was read takes no memory')
+  await t.rejects(encode(encoder, image(14)), { code: 'invalid_media' })
+  t.equal(bytes(), 0, 'nor what was written before an encoding failed')
   await encoder.dispose()
   await until(() => !openFiles(process.pid).includes(file!))
 })
 
+/** Where a system has `/proc`. */
 const openFiles = (pid: number): string[] =>
-  readdirSync(`/proc/${pid}/fd`).map((fd) =>
+  attempt(() => readdirSync(`/proc/${pid}/fd`), []).map((fd) =>
     attempt(() => readlinkSync(`/proc/${pid}/fd/${fd}`), ''),
   )
 
@@ -277,7 +282,14 @@ t.test('a process that cannot be started again is tried again for the next image
       process.nextTick(() => this.emit('error', new Error('spawn EMFILE')))
     },
   })
+  const before = openFiles(process.pid)
   await t.rejects(encode(encoder, image(5)), { code: 'backend_failed', message: /EMFILE/ })
+  const left = openFiles(process.pid).filter((name) => !before.includes(name))
+  t.same(
+    left.filter((name) => name.includes('/vectors')),
+    [],
+    'without a process there is no file',
+  )
   spawn.restore()
   options.modelPath = 'model.gguf'
   t.equal((await encode(encoder, image(5))).tokens.length, 7)

@@ -1,5 +1,5 @@
 // An encoder that says what a test's options ask for: two tokens around as many vectors as the image is wide, half of them at low detail. An image
-// of 13 pixels' width ends the process, one of 14 cannot be read, and
+// of 13 pixels' width ends the process, one of 14 cannot be read behind its first vectors, and
 // for one of 15 there is no answer. Vectors of an image of 17 are in the file, of which there are a few in the message, too.
 import { writeSync } from 'node:fs'
 
@@ -19,8 +19,10 @@ process.on('message', ({ id, file, detail, width }) => {
   const pixels = Buffer.from(file).readUInt32BE(16) / (detail === 'low' ? 2 : 1)
   if (pixels === 13) process.kill(process.pid, 'SIGKILL')
   if (pixels === 15) return
-  if (pixels === 14) process.send({ type: 'failed', id, message: 'unreadable', isUnreadable: true })
-  else {
+  if (pixels === 14) {
+    if (vectorFile !== undefined) writeSync(vectorFile, new Uint8Array(8), 0, 8, 0)
+    process.send({ type: 'failed', id, message: 'unreadable', isUnreadable: true })
+  } else {
     const vectors = new Float32Array(pixels * width).fill(pixels)
     const pieces = [{ tokens: [7] }, { count: pixels, vectors }, { tokens: [8] }]
     if (pixels === 17) {
