@@ -38,9 +38,13 @@ export class Timeline {
     private readonly waits: WaitAttribution,
     now: number,
   ) {
-    this.#reasons = sum(sequence.request.modelWait ?? {}, sequence.encodeWait ?? {})
-    const waitedMs = Object.values(this.#reasons).reduce((all, ms) => all + ms, 0)
-    this.#waitsSince = Math.min(sequence.arrival, now - waitedMs)
+    const { turn = 0, load = 0 } = sequence.request.modelWait ?? {}
+    add(this.#reasons, 'turn', turn)
+    add(this.#reasons, 'load', load)
+    const { encode = 0, encoder = 0 } = sequence.encodeWait ?? {}
+    add(this.#reasons, 'encode', encode)
+    add(this.#reasons, 'encoder', encoder)
+    this.#waitsSince = Math.min(sequence.arrival, now - turn - load - encode - encoder)
     this.#start = waits.begin(now)
   }
 

@@ -94,6 +94,22 @@ t.test('its clock never goes back, however long ago a request arrived', async (t
   t.match(waits, [{ atMs: 0, untilMs: 575, reasons: { step: 5, slots: 70 } }], 'those of 75 ms')
 })
 
+t.test('of a wait for a model, reasons that held for no time are left out', async (t) => {
+  const { client, run } = rig()
+  const modelWait = { turn: 0, load: 40 }
+  await run(collect(client.submit({ ...greedy([5], 2), id: 'loaded', modelWait })))
+  const { timeline } = await client.explain('loaded')
+  t.same(
+    timeline.find(({ type }) => type === 'waited'),
+    {
+      type: 'waited',
+      atMs: -40,
+      untilMs: 0,
+      reasons: { load: 40 },
+    },
+  )
+})
+
 t.test('it hears of preemptions and of requests held back for a prefix', async (t) => {
   const preempting = rig({
     slots: 1,
