@@ -70,7 +70,7 @@ async function load(source: string | Uint8Array): Promise<Uint8Array> {
   return typeof source === 'string' ? await readFile(source) : source
 }
 
-function architecture(header: ReturnType<typeof readHeader>, name: string): GgufMetadata {
+function architecture(header: Llama2cHeader, name: string): GgufMetadata {
   return {
     'general.architecture': text('llama'),
     'general.name': text(name),
@@ -151,11 +151,35 @@ function typeOf(id: number): TokenType {
   return id < firstByte + byteCount ? TokenType.Byte : TokenType.Normal
 }
 
+/** The seven numbers at the start of a llama2.c checkpoint (version 0). */
+interface Llama2cHeader {
+  /** Width of the embedding. */
+  readonly embedding: number
+  /** Width of the feed-forward layer. */
+  readonly feedForward: number
+  readonly layers: number
+  readonly heads: number
+  readonly keyValueHeads: number
+  readonly vocabulary: number
+  /** Longest sequence the model was trained on, in tokens. */
+  readonly context: number
+  /** Whether the output layer is the embedding matrix (marked by a positive vocabulary size). */
+  readonly tiedOutput: boolean
+}
+
 /** Weights under llama.cpp's name, the shape in ggml's order. */
 interface FloatTensor {
   readonly name: string
   readonly shape: readonly number[]
   readonly values: Float32Array
+}
+
+/** The parts of a llama2.c checkpoint. */
+interface Llama2cCheckpoint {
+  readonly header: Llama2cHeader
+  readonly tensors: readonly FloatTensor[]
+  /** The bytes after the weights. */
+  readonly rest: Uint8Array
 }
 
 const headerBytes = 28
@@ -165,7 +189,7 @@ const headerBytes = 28
  * https://github.com/karpathy/llama2.c wrote it.
  * @throws CllmError `model_invalid` when the header makes no sense or the data is too short.
  */
-function readLlama2cCheckpoint(data: Uint8Array) {
+function readLlama2cCheckpoint(data: Uint8Array): Llama2cCheckpoint {
   const header = readHeader(data)
   const { embedding, feedForward, layers, heads, keyValueHeads, vocabulary, context } = header
   const headSize = embedding / heads
@@ -194,8 +218,7 @@ function readLlama2cCheckpoint(data: Uint8Array) {
   return { header, tensors, rest: reader.rest() }
 }
 
-/** The seven numbers at the start of a checkpoint. */
-function readHeader(data: Uint8Array) {
+function readHeader(data: Uint8Array): Llama2cHeader {
   if (data.length < headerBytes) {
     const message = `expected a llama2.c checkpoint, got ${data.length} bytes: too short for its header`
     throw new CllmError('model_invalid', message)
@@ -209,9 +232,7 @@ function readHeader(data: Uint8Array) {
     heads: field(3),
     keyValueHeads: field(4),
     vocabulary: Math.abs(field(5)),
-    /** The longest sequence that the model was trained on, in tokens. */
     context: field(6),
-    /** Whether the output layer is the embedding matrix. */
     tiedOutput: field(5) > 0,
   }
   const { tiedOutput: _, ...sizes } = header

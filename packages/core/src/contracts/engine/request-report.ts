@@ -36,24 +36,51 @@ export interface CacheOrigin {
   readonly why?: 'off' | 'unknown' | 'cannot_be_cut' | 'computing_is_faster' | 'failed'
 }
 
-type Moment<Type extends string, More = object> = Readonly<{ type: Type; atMs: number } & More>
-type Span<Type extends string, More> = Moment<Type, { untilMs: number } & More>
-
 /** What happened to a request. Times are milliseconds after its arrival; a wait for its model may begin before. */
 export type TimelineEntry =
-  | Moment<'queued'>
-  /** `reasons`: milliseconds by reason, together the whole wait. */
-  | Span<'waited', { reasons: Readonly<Partial<Record<WaitReason, number>>> }>
-  /** `cachedTokens`: those that the slot had already, and where they were; without tiers behind the slots not where. */
-  | Moment<'admitted', { slot: SlotId; cachedTokens: number; cache?: CacheOrigin }>
-  /** Prompt chunks, after a preemption of generated tokens too. Equal ones in a row are one entry, with their sum. */
-  | Span<'prefill', { chunks: number; tokens: number }>
+  | { readonly type: 'queued'; readonly atMs: number }
+  | {
+      readonly type: 'waited'
+      readonly atMs: number
+      readonly untilMs: number
+      /** Milliseconds by reason; together the whole wait. */
+      readonly reasons: Readonly<Partial<Record<WaitReason, number>>>
+    }
+  | {
+      readonly type: 'admitted'
+      readonly atMs: number
+      readonly slot: SlotId
+      /** Tokens that the slot had already. */
+      readonly cachedTokens: number
+      /** Where they were; absent without tiers behind the slots. */
+      readonly cache?: CacheOrigin
+    }
+  /** Prompt chunks, after a preemption of generated tokens too. Equal ones in a row are one entry. */
+  | {
+      readonly type: 'prefill'
+      readonly atMs: number
+      readonly untilMs: number
+      readonly chunks: number
+      /** In all of its chunks. */
+      readonly tokens: number
+    }
   /** It had a slot, and steps went by without it. */
-  | Span<'paused', { steps: number }>
-  | Moment<'preempted'>
-  | Moment<'first_token'>
-  /** `reason`: `stop`, `length`, or the code of the error, whose message is beside it. */
-  | Moment<'end', { reason: string; message?: string }>
+  | {
+      readonly type: 'paused'
+      readonly atMs: number
+      readonly untilMs: number
+      readonly steps: number
+    }
+  | { readonly type: 'preempted'; readonly atMs: number }
+  | { readonly type: 'first_token'; readonly atMs: number }
+  | {
+      readonly type: 'end'
+      readonly atMs: number
+      /** `stop`, `length`, or the code of the error. */
+      readonly reason: string
+      /** That of the error. */
+      readonly message?: string
+    }
 
 /**
  * Where a prompt stopped being that of the call before it, with its answer: from there on it was computed again.
