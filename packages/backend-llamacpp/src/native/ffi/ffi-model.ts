@@ -13,8 +13,7 @@ const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
 export class FfiModel implements NativeModel {
   readonly vocabularySize: number
   readonly #ownVocabulary: Pointer
-  /** Whether llama.cpp may not be asked anything about it any more. */
-  isClosed = false
+  #isClosed = false
 
   constructor(
     private readonly functions: NativeFunctions,
@@ -40,7 +39,12 @@ export class FfiModel implements NativeModel {
   }
 
   #checkOpen(): void {
-    if (this.isClosed) throw new Error('the model was disposed of')
+    if (this.#isClosed) throw new Error('the model was disposed of')
+  }
+
+  /** Whether llama.cpp may not be asked anything about it any more. */
+  get isClosed(): boolean {
+    return this.#isClosed
   }
 
   /** @throws RangeError for a token that it does not have */
@@ -125,7 +129,7 @@ export class FfiModel implements NativeModel {
 
   /** From here on every use of it throws. */
   close(): void {
-    this.isClosed = true
+    this.#isClosed = true
   }
 
   /** Once, after {@link close}: when nothing that was made of it is there any more. */
