@@ -8,10 +8,26 @@ import type { BoundRoute, ErrorFormat } from '../routes/route.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'
 
 /** The description of an API by the OpenAPI specification 3.1. */
-export type OpenApiDocument = ReturnType<typeof openApiDocument>
+export interface OpenApiDocument {
+  readonly openapi: '3.1.0'
+  readonly info: {
+    readonly title: string
+    readonly version: string
+    readonly description: string
+    readonly license: JsonObject
+  }
+  readonly servers: readonly JsonObject[]
+  readonly security: readonly JsonObject[]
+  readonly tags: readonly { readonly name: string; readonly description: string }[]
+  readonly paths: Readonly<Record<string, Readonly<Record<string, JsonObject>>>>
+  readonly components: JsonObject
+}
 
 /** Describes the routes of protocols, from the schemas that check their requests. */
-export function openApiDocument(protocols: readonly DescribedProtocol[], version: string) {
+export function openApiDocument(
+  protocols: readonly DescribedProtocol[],
+  version: string,
+): OpenApiDocument {
   const paths: Record<string, Record<string, JsonObject>> = {}
   for (const { name, routes = [], errors } of protocols) {
     for (const route of routes) {

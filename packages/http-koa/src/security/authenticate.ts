@@ -5,11 +5,16 @@ import type { Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
 import type { Access } from '../routes/route.js'
 
+/** On whose behalf something is done. */
+export interface RequestScope {
+  readonly key: ApiKey
+}
+
 /**
- * On whose behalf a request is being answered. It is known wherever an engine is asked for something, so that
+ * The request that is being answered. It is known wherever an engine is asked for something, so that
  * no protocol, a plugin's neither, can forget whose request it is.
  */
-export const requestScope = new AsyncLocalStorage<{ readonly key: ApiKey }>()
+export const requestScope = new AsyncLocalStorage<RequestScope>()
 
 /** Whether the request may change the server: with an admin's key, or where no keys are needed. */
 export const mayChangeServer = (): boolean =>

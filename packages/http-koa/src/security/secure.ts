@@ -1,5 +1,5 @@
 import type { Middleware, Context } from 'koa'
-import type { KoaState } from '../routes/koa-context.js'
+import type { KoaState, RequestObserver } from '../routes/koa-context.js'
 import { type TransportContext, CllmError } from '@cllm/core'
 import cors from '@koa/cors'
 import type { KeyAccess, KeyRing } from './api-key.js'
@@ -46,9 +46,18 @@ export interface SecurityOptions {
   readonly corsOrigins?: readonly string[]
 }
 
+/** What a transport does so that its options hold. */
+export interface Security {
+  /** Run in this order, before the routes. */
+  readonly middleware: readonly Middleware<KoaState>[]
+  /** What counts for the limits. */
+  readonly observers: readonly RequestObserver[]
+  /** For what is computed later; absent without keys. */
+  readonly access?: KeyAccess
+}
+
 /**
- * Sets up what {@link SecurityOptions} ask for: middleware to run in this order before the routes, what counts for the
- * limits, and, with keys, the access of what is computed later.
+ * Sets up what {@link SecurityOptions} ask for.
  *
  * @param hosts - what the server listens on: names and addresses
  */
@@ -56,17 +65,16 @@ export function secure(
   { keys, limits, limitCounters, corsOrigins: given = [] }: SecurityOptions,
   { clock }: Pick<TransportContext, 'clock'>,
   hosts: readonly string[],
-) {
+): Security {
   const isOwn = keys === undefined && areLoopback(hosts)
   const corsOrigins = isOwn ? [...given, ...ownOrigins] : given
   const middleware: Middleware<KoaState>[] = [securityHeaders]
   if (corsOrigins.length > 0) middleware.push(allowOrigins(corsOrigins))
   middleware.push(checkOrigins(corsOrigins, hosts, keys !== undefined))
-  if (keys === undefined) return { middleware, observers: [], access: undefined }
+  if (keys === undefined) return { middleware, observers: [] }
   const rates = new RateLimits(limits ?? {}, clock, limitCounters)
   middleware.push(authenticate(keys), rates.middleware)
-  const access: KeyAccess = { keys, limit: rates.count.bind(rates) }
-  return { middleware, observers: [rates], access }
+  return { middleware, observers: [rates], access: { keys, limit: rates.count.bind(rates) } }
 }
 
 const exposedHeaders = [

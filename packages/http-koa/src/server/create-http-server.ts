@@ -30,7 +30,11 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number): 
 }
 
 /** Where a server listens. */
-export type Listening = Awaited<ReturnType<typeof listenAt>>
+export interface Listening {
+  readonly port: number
+  /** Takes no new connections; resolves when those that there are have ended. */
+  close(): Promise<void>
+}
 
 /**
  * Listens on all these addresses, on one port: 0 takes a free one of the first.
@@ -40,10 +44,9 @@ export async function listenAt(
   server: Server,
   [first, ...others]: readonly string[],
   wanted: number,
-) {
+): Promise<Listening> {
   const port = await listen(server, first!, wanted)
   const listeners: NetServer[] = [server]
-  /** Takes no new connections; resolves when those that there are have ended. */
   const close = async (): Promise<void> => {
     const closed = listeners.map(async (listener) => await once(listener, 'close'))
     for (const listener of listeners) listener.close()

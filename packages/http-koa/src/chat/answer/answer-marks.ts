@@ -6,13 +6,24 @@ import { possibleStart } from './answer-part.js'
 export type Tools = ReadonlyMap<string, ToolDefinition>
 
 /** The marks of a format that an answer is searched for. */
-export type AnswerMarks = ReturnType<typeof marksOfAnswer>
+export interface AnswerMarks {
+  /** What may stand in the middle of a text. */
+  readonly inline: readonly string[]
+  /** Finds the first of these. */
+  readonly pattern: RegExp | undefined
+  /** The calls that may begin in the middle of a text. */
+  readonly calls: ReadonlySet<CallFormat>
+  /** What is dropped wherever it stands. */
+  readonly closings: readonly string[]
+  /** How a call in the template's own way begins, if only a call begins so. */
+  readonly own: string | undefined
+}
 
 /** The marks of a format, in an answer that may call these tools. */
 export function marksOfAnswer(
   { own, calls, thinking, frame }: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>,
   tools: Tools,
-) {
+): AnswerMarks {
   const inlineCalls = tools.size === 0 ? [] : calls.filter(isInline)
   const ownMark = own === undefined ? '' : firstLiteral(own.section === '' ? own.head : own.section)
   const turns = thinking?.close.startsWith('<|') === true ? [thinking.close] : []
@@ -25,15 +36,10 @@ export function marksOfAnswer(
   })
   const inline = [...new Set([...starts, ...closings, ...channel])]
   return {
-    /** What may stand in the middle of a text. */
     inline,
-    /** Finds the first of these. */
     pattern: inline.length === 0 ? undefined : new RegExp(inline.map(escaped).join('|')),
-    /** The calls that may begin in the middle of a text. */
     calls: new Set(inlineCalls),
-    /** What is dropped wherever it stands. */
     closings,
-    /** How a call in the template's own way begins, if only a call begins so. */
     own: tools.size > 0 && /[<[]/.test(ownMark) ? ownMark : undefined,
   }
 }

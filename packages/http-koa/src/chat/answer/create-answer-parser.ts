@@ -1,5 +1,5 @@
 import { objectText } from '../../fields/fields.js'
-import { collect, type Generation } from '../../request/generation.js'
+import { collect, type Collected, type Generation } from '../../request/generation.js'
 import type { ChatFormat, ToolDefinition } from '../format/chat-format.js'
 import type { AnswerParser, AnswerPart, ReadPart, ToolCall } from './answer-part.js'
 import { AnswerReader } from './answer-reader.js'
@@ -124,10 +124,18 @@ class CallParser implements AnswerParser {
 }
 
 /** A whole answer; its tokens and their logprobs, if requested, are those of all its parts. */
-export type CollectedAnswer = Awaited<ReturnType<typeof collectAnswer>>
+export interface CollectedAnswer extends Omit<Collected, 'text'> {
+  readonly content: string
+  readonly reasoning: string
+  readonly calls: readonly ToolCall[]
+  readonly reasoningTokens: number
+}
 
 /** Waits for a whole answer and splits it into parts. */
-export async function collectAnswer(generation: Generation, form: AnswerForm) {
+export async function collectAnswer(
+  generation: Generation,
+  form: AnswerForm,
+): Promise<CollectedAnswer> {
   const parser = createAnswerParser(form)
   const calls: ToolCall[] = []
   let [content, reasoning] = ['', '']
