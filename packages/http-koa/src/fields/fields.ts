@@ -58,7 +58,8 @@ export const object = z.custom<JsonObject>(isObject, 'an object').meta({ type: '
 const isText = (value: unknown): boolean => typeof value === 'string' && value !== ''
 const isAnyText = (value: unknown): boolean => typeof value === 'string'
 
-/** A text, or a list of texts: zod would check, and report, every element of a list of a million before its length. */
+// zod would check, and report, every element of a list of a million before its length
+/** A text, or a list of texts, each of which is one. */
 export const texts = (expected: string, least = 0, most = Infinity, isOne = isAnyText) => {
   const maxItems = most < Infinity ? most : undefined
   const listed = { type: 'array', items: { type: 'string' }, ...defined({ maxItems }) }
@@ -90,7 +91,11 @@ export const logitBias = z
 const isBias = ([token, bias]: readonly [string, unknown]): boolean =>
   /^\d{1,10}$/.test(token) && typeof bias === 'number' && Math.abs(bias) <= 100
 
-/** Token ids; the engine checks them and reports the first invalid one, where zod would report all. */
+/** Whether a value is a list of token ids; the engine checks them against the vocabulary. */
+export const isTokenList = (value: unknown): value is number[] =>
+  Array.isArray(value) && value.every((id) => Number.isInteger(id) && (id as number) >= 0)
+
+/** Token ids to detokenize; the engine reports the first invalid one, where zod would report all. */
 export const tokenIds = z
   .custom<number[]>(Array.isArray, 'an array of token ids')
   .meta({ type: 'array', items: { type: 'integer', minimum: 0 } })

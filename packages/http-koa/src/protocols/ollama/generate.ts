@@ -4,7 +4,7 @@ import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { prepareChat, thinkingVariables, fitConversation } from '../../chat/prepare-chat.js'
 import type { PreparedChat } from '../../chat/prepare-chat.js'
-import { boolean, text, list, object, parsedJson, tokenIds } from '../../fields/fields.js'
+import { boolean, isTokenList, text, list, object, parsedJson } from '../../fields/fields.js'
 import { beginsWith, gapPrompt } from '../../request/prompt-text.js'
 import { noMedia } from '../../request/refusals.js'
 import type { CallOf } from '../../routes/route.js'
@@ -26,7 +26,10 @@ export const generateSchema = z.object({
   suffix: text.optional(),
   template: text.optional(),
   images: z.array(z.unknown(), 'an array of images').optional(),
-  context: tokenIds.optional(),
+  context: z
+    .custom<number[]>(isTokenList, 'an array of tokens')
+    .meta({ type: 'array', items: { type: 'integer', minimum: 0 } })
+    .optional(),
 })
 
 type GenerateFields = z.output<typeof generateSchema>

@@ -666,6 +666,8 @@ testEach('what cannot be done', async (t) => {
   const cases: [path: string, body: object, error: RegExp][] = [
     ['/api/generate', { model: null }, /model/],
     ['/api/generate', { prompt: 5 }, /prompt: expected a string/],
+    ['/api/generate', { prompt: 'a', context: ['a'] }, /context: expected an array of tokens/],
+    ['/api/generate', { prompt: 'a', context: [1.5] }, /context: expected an array of tokens/],
     ['/api/generate', { prompt: 'a', format: 'json' }, /format/],
     ['/api/generate', { format: 5 }, /format/],
     ['/api/generate', { images: ['aGk='] }, /images/],
