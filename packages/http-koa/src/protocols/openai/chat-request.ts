@@ -59,7 +59,8 @@ export async function toChatRequest(
   const { fields, logger } = call
   const { model, client } = call.open(fields.model)
   const { n_probs: most = 0, parallel_tool_calls: isParallel } = fields
-  const { logprobs = most > 0, top_logprobs: top = most } = fields
+  const { logprobs = most > 0 } = fields
+  const { top_logprobs: top = logprobs ? most : 0 } = fields
   if (top > 0 && !logprobs) throw expectedField('top_logprobs', 'logprobs to be true')
   refused.check(fields)
   const other = fields.modalities?.find((modality) => modality !== 'text')
@@ -70,8 +71,9 @@ export async function toChatRequest(
   const effort = budget === 0 ? 'none' : fields.reasoning_effort
   const { tools = [], tool_choice: choice } = fields
   const hasTools = tools.length > 0 || choice !== undefined
-  const functions = functionsOfChat(tools, logger)
-  const offered = hasTools ? offerTools(functions, choice, isParallel) : undefined
+  const offered = hasTools
+    ? offerTools(functionsOfChat(tools, logger), choice, isParallel)
+    : undefined
   const prepared = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
     tools: offered?.tools ?? [],

@@ -625,6 +625,8 @@ testEach('log probabilities', async (t) => {
   t.same(streamed, content, 'streamed the same')
   const probable = (await ask(chat, { ...body, n_probs: 3 })).json['choices']
   t.match(probable, [{ logprobs: { content } }], "as llama-server's clients say it")
+  const without = await ask(chat, { ...body, logprobs: false, top_logprobs: undefined, n_probs: 3 })
+  t.match(without.json['choices'], [{ logprobs: null }], 'logprobs has the last word')
 
   const path = '/v1/completions'
   const text = { prompt: 'free', max_tokens: 4, seed: 1, logprobs: 2 }
