@@ -9,7 +9,7 @@ const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] a
 
 /** A text, or its parts, which are looked at one by one. */
 export const partsSchema = (expected: string) =>
-  z.union([z.string(), z.array(z.unknown())], expected)
+  z.union([z.string(), z.array(z.unknown().meta({ type: 'object' }))], expected)
 
 /** A text, or its parts. */
 export const contentSchema = partsSchema('a string or an array of parts')

@@ -68,6 +68,17 @@ t.test('the description holds together, and every route of it is there', async (
       },
     },
   })
+  const parts = { anyOf: [{ type: 'string' }, { items: { type: 'object' } }] }
+  const message = { properties: { content: { anyOf: [parts] } } }
+  const bodyOf = (properties: object) => {
+    return { requestBody: { content: { 'application/json': { schema: { properties } } } } }
+  }
+  t.match(
+    document.paths['/v1/chat/completions']?.['post'],
+    bodyOf({ messages: { items: message } }),
+  )
+  const noneOfTexts = bodyOf({ input: {}, n_probs: undefined })
+  t.match(document.paths['/v1/responses']?.['post'], noneOfTexts, 'it would change nothing')
   const page = await server.get('/docs')
   t.match(page.headers.get('content-type'), /text\/html/)
   t.match(page.headers.get('content-security-policy'), /default-src 'self'/)

@@ -43,6 +43,7 @@ const { shape: shared } = z.object(sharedFields).omit({
   stream_options: true,
   max_tokens: true,
   n_predict: true,
+  n_probs: true,
   grammar: true,
   response_format: true,
 })
