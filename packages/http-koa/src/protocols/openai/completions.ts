@@ -46,8 +46,7 @@ export async function toCompletionRequests(
   const promptLogprobs = isScored(fields) ? wanted : undefined
   const settings = {
     ...(await sharedSettings(fields, client)),
-    // who scores a text cuts one token off, as lm-evaluation-harness does: it is there even where the model would end
-    ...(isScored(fields) && (fields.max_tokens ?? 2) < 2 && { maxTokens: 1, ignoreEos: true }),
+    ...(isScored(fields) && scoringSettings(fields)),
     constraint,
     logprobs,
     promptLogprobs,
@@ -68,6 +67,13 @@ export async function toCompletionRequests(
 /** Whether the log probabilities of the prompt are wanted, too. */
 const isScored = (fields: CompletionsFields): boolean =>
   fields.echo === true && likeliestOf(fields) !== undefined
+
+/**
+ * One token at least is generated. Those who score a text ask for one and cut it off, as
+ * lm-evaluation-harness does: so it must be there, even where the model would end.
+ */
+const scoringSettings = ({ max_tokens: maxTokens }: CompletionsFields) =>
+  maxTokens === undefined || maxTokens > 1 ? {} : { maxTokens: 1, ignoreEos: true }
 
 /** How many of the likeliest tokens are wanted with each token; undefined: no log probabilities. */
 const likeliestOf = ({ logprobs, n_probs: most = 0 }: CompletionsFields): number | undefined =>

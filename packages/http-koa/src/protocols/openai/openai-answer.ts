@@ -9,8 +9,13 @@ import type { RecentItems } from './responses/response-items.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
 import type { CllmError, LikelyToken, PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
 import { z } from 'zod'
-import { errorField, errorMessage, errorsElsewhere, tooLong } from '../../errors/error-body.js'
-import { statusElsewhere } from '../../errors/error-body.js'
+import {
+  errorField,
+  errorMessage,
+  errorsElsewhere,
+  statusElsewhere,
+  tooLong,
+} from '../../errors/error-body.js'
 
 /** A tool call in an answer; that of a free-form tool has its input as a text. */
 export function toolCallOf(
