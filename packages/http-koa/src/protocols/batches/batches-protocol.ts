@@ -24,20 +24,21 @@ import type { OpenBatches } from './batch-store.js'
 import { BatchThrottle, type Throttle, unthrottled } from './batch-throttle.js'
 import { yieldingEngines } from './yielding-engines.js'
 
+/** Of the time, while clients never stop. */
+const defaultShare = 0.05
+
 const optionsSchema = z.strictObject({
   folder: z
     .string()
     .min(1)
     .optional()
-    .describe(
-      'Where files and batches are kept, for the server alone; without one there are none.',
-    ),
+    .describe('Where files and batches are kept; without one there are none.'),
   concurrency: z.int().min(1).default(8).describe('Lines that are computed at a time.'),
   share: z
     .number()
     .min(0)
     .max(0.5)
-    .default(0.05)
+    .default(defaultShare)
     .describe('Of the time, while clients never stop; 0: they have all of it.'),
   fileLimitBytes: z
     .int()
@@ -47,7 +48,15 @@ const optionsSchema = z.strictObject({
 })
 
 /** Settings of {@link batchesProtocol}. */
-export interface BatchesProtocolOptions extends z.input<typeof optionsSchema> {
+export interface BatchesProtocolOptions {
+  /** Where files and batches are kept: prompts and answers, readable by the server's user alone. */
+  readonly folder?: string
+  /** Lines that are computed at a time; default 8. */
+  readonly concurrency?: number
+  /** Of the time that batches get on a server where clients never stop, from 0 to 0.5; default 0.05. */
+  readonly share?: number
+  /** Default 100 MiB. */
+  readonly fileLimitBytes?: number
   /** What keeps and runs the batches of several servers together; instead of a folder of this one's. */
   readonly shared?: OpenBatches
   /** Those of OpenAI and Anthropic among them answer the lines; default: with their own defaults. */
@@ -66,11 +75,12 @@ const routes = [...fileRoutes, ...batchRoutes, ...messageBatchRoutes]
 export function batchesProtocol({
   folder: path,
   shared,
+  concurrency = 8,
+  share = defaultShare,
+  fileLimitBytes = 100 * 1024 * 1024,
   lines = [openAiProtocol(), anthropicProtocol()],
   holdFolder = async () => ({ lost: new AbortController().signal, isHeld: () => true }),
-  ...options
 }: BatchesProtocolOptions): KoaProtocol {
-  const { concurrency, share, fileLimitBytes } = optionsSchema.parse(options)
   let throttle: Throttle = unthrottled
   // the transport starts its protocols before it answers
   const own = { fileLimitBytes } as BatchesContext
