@@ -123,7 +123,13 @@ const ofModel = { query: modelQuery }
 
 /** The routes of an engine: its policy, what it keeps, and whose requests it has. */
 export const engineRoutes: readonly Route<unknown>[] = [
-  get('/admin/scheduler', 'admin', 'The active policy and the others', getScheduler, ofModel),
+  get(
+    '/admin/scheduler',
+    'admin',
+    'The active policy and the available ones',
+    getScheduler,
+    ofModel,
+  ),
   put('/admin/scheduler', 'admin', 'Swap the policy', putScheduler, {
     ...ofModel,
     ...strict(schedulerSchema),
@@ -134,5 +140,11 @@ export const engineRoutes: readonly Route<unknown>[] = [
     ...exact(warmSchema),
   }),
   del('/admin/cache', 'admin', 'Drop all of it', deleteCache, ofModel),
-  get('/admin/programs', 'admin', 'Agents and chats: calls, tokens, pauses', getPrograms, ofModel),
+  get(
+    '/admin/programs',
+    'admin',
+    'Agents and conversations: calls, tokens, pauses',
+    getPrograms,
+    ofModel,
+  ),
 ]

@@ -121,6 +121,12 @@ function ensure(store: KeyStore | undefined): KeyStore {
 export const keyRoutes: readonly Route<KeysContext>[] = [
   get('/admin/keys', 'admin', 'The API keys, without their secrets', getKeys),
   post('/admin/keys', 'admin', 'Make an API key, which is shown once', addKey, strict(keySchema)),
-  patch('/admin/keys/:name', 'admin', "Change a key's limits", limitKey, strict(limitsSchema)),
+  patch(
+    '/admin/keys/:name',
+    'admin',
+    'Change the limits of an API key',
+    limitKey,
+    strict(limitsSchema),
+  ),
   del('/admin/keys', 'admin', 'Revoke an API key', removeKey, { query: keyQuery }),
 ]

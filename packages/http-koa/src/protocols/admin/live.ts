@@ -177,9 +177,13 @@ async function getRecorder(call: Call<unknown, ModelQuery>): Promise<Answer> {
 
 /** The routes of an engine's present and recent past. */
 export const liveRoutes: readonly Route<LiveContext>[] = [
-  get('/admin/recorder', 'admin', 'Requests and steps of the last minutes', getRecorder, {
-    query: modelQuery,
-  }),
+  get(
+    '/admin/recorder',
+    'admin',
+    'The requests and steps of the last minutes, without any text',
+    getRecorder,
+    { query: modelQuery },
+  ),
   get('/admin/live', 'admin', 'What goes on now, once or as server-sent events', getLive, {
     query: modelQuery,
     answers: wholeOrEvents,

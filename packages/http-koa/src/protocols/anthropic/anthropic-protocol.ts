@@ -28,7 +28,13 @@ async function countTokens(call: CallOf<typeof countSchema>): Promise<Answer> {
 }
 
 const routes: readonly Route<ProtocolDefaults>[] = [
-  post('/v1/messages', 'user', 'Answer a conversation', messages, streamed(messageSchema)),
+  post(
+    '/v1/messages',
+    'user',
+    "Answer a conversation, in the format of Anthropic's Messages API",
+    messages,
+    streamed(messageSchema),
+  ),
   post('/v1/messages/count_tokens', 'user', 'Count the tokens of a conversation', countTokens, {
     body: countSchema,
   }),

@@ -37,19 +37,33 @@ const path = `${messagesEndpoint}/batches`
 
 /** Anthropic's routes of batches: the same batches as OpenAI's, with lines for `/v1/messages`. */
 const routes: readonly Route<BatchesContext>[] = [
-  post(path, 'user', 'Answer conversations when nobody else waits', create, { body: createSchema }),
+  post(
+    path,
+    'user',
+    'Answer conversations when nobody else is waiting, in the format of Anthropic',
+    create,
+    { body: createSchema },
+  ),
   get(path, 'user', "Anthropic's batches, the newest first", listed, { query: querySchema }),
-  get(`${path}/:id`, 'user', 'One batch, and how far it is', async (call, { store, runner }) =>
-    shown(await runner.live((await found(call, store)).object)),
+  get(
+    `${path}/:id`,
+    'user',
+    'One batch of messages, and how far it is',
+    async (call, { store, runner }) => shown(await runner.live((await found(call, store)).object)),
   ),
   get(`${path}/:id/results`, 'user', 'What came of each request', results, {
     answers: ['application/x-jsonl'],
   }),
-  post(`${path}/:id/cancel`, 'user', 'End a batch of messages', async (call, { store, runner }) => {
-    const { object: batch } = await found(call, store)
-    const cancelled = await runner.cancel(batch.id)
-    return shown(await runner.live(cancelled?.batch ?? batch))
-  }),
+  post(
+    `${path}/:id/cancel`,
+    'user',
+    'End a batch of messages; what is answered stays',
+    async (call, { store, runner }) => {
+      const { object: batch } = await found(call, store)
+      const cancelled = await runner.cancel(batch.id)
+      return shown(await runner.live(cancelled?.batch ?? batch))
+    },
+  ),
   del(`${path}/:id`, 'user', 'Delete an ended batch of messages', remove),
 ]
 

@@ -30,7 +30,13 @@ const optionsSchema = defaultsOptions.extend({ slots: boolean.optional() })
 const routes: readonly Route<LlamaServerContext>[] = [
   post('/completion', 'user', 'Continue a text', completion, streamed(completionSchema)),
   post('/completions', 'user', 'The same as /completion', completion, streamed(completionSchema)),
-  post('/infill', 'user', 'Fill the gap between two texts', infill, streamed(infillSchema)),
+  post(
+    '/infill',
+    'user',
+    'Fill in the text between a prefix and a suffix',
+    infill,
+    streamed(infillSchema),
+  ),
   ...textRoutes,
   ...stateRoutes,
 ]

@@ -171,12 +171,20 @@ export const stateRoutes: readonly Route<LlamaServerContext>[] = [
   post('/slots/:id', 'user', 'Save, restore or erase a slot', slotAction, {
     query: slotActionQuery,
   }),
-  get('/lora-adapters', 'user', 'The adapters, and the default ones', loraAdapters, {
-    query: modelQuery,
-  }),
-  post('/lora-adapters', 'admin', 'Apply adapters to requests that name none', setLoraAdapters, {
-    query: modelQuery,
-  }),
+  get(
+    '/lora-adapters',
+    'user',
+    'The adapters, and which are applied to requests that name none',
+    loraAdapters,
+    { query: modelQuery },
+  ),
+  post(
+    '/lora-adapters',
+    'admin',
+    'Apply adapters to all requests that name none',
+    setLoraAdapters,
+    { query: modelQuery },
+  ),
   get('/health', 'open', 'Health', health, { isQuiet: true, errors: nativeErrors }),
   get('/v1/health', 'open', 'Health', health, { isQuiet: true, errors: openAiErrors }),
 ]

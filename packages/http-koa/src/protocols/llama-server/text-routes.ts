@@ -179,9 +179,13 @@ const embedded = { body: embeddingSchema }
 export const textRoutes: readonly Route<LlamaServerContext>[] = [
   post('/tokenize', 'user', 'Tokenize a text', tokenize, { body: tokenizeSchema }),
   post('/detokenize', 'user', 'Detokenize tokens', detokenize, { body: detokenizeSchema }),
-  post('/apply-template', 'user', 'Render a conversation as a prompt', applyTemplate, {
-    body: applyTemplateSchema,
-  }),
+  post(
+    '/apply-template',
+    'user',
+    "Render a conversation with the model's chat template",
+    applyTemplate,
+    { body: applyTemplateSchema },
+  ),
   post('/embedding', 'user', 'Embed texts', embedding, embedded),
   post('/embeddings', 'user', 'The same as /embedding', embedding, embedded),
 ]

@@ -81,7 +81,13 @@ export function metricsProtocol(options: MetricsProtocolOptions = {}): KoaProtoc
   const quiet = { isQuiet: true, answers: ['text/plain'] }
   const routes: readonly Route<undefined>[] = [
     get('/metrics', 'metrics', 'Metrics for Prometheus', scrape, quiet),
-    get('/metrics/load', 'open', 'How busy the models are, for endpoint pickers', tellLoad, quiet),
+    get(
+      '/metrics/load',
+      'open',
+      'How busy the models are, for endpoint pickers and autoscalers',
+      tellLoad,
+      quiet,
+    ),
   ]
 
   return {

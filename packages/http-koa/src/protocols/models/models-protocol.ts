@@ -166,7 +166,9 @@ const asVllm = { errors: openAiErrors, answers: ['text/plain'] }
 
 const routes: readonly Route<ModelsContext>[] = [
   get('/models', 'user', 'The models and their states', list),
-  get('/models/memory', 'user', 'How much memory a model takes', memory, { query: memoryQuery }),
+  get('/models/memory', 'user', 'How much memory a model would take', memory, {
+    query: memoryQuery,
+  }),
   get('/models/catalog', 'user', 'The models that can be fetched', catalog, { query: sizeQuery }),
   post('/models/load', 'admin', 'Load a model into memory', load, { body: loadSchema }),
   post('/models/unload', 'admin', 'Unload a model from memory', unload, { body: unloadSchema }),

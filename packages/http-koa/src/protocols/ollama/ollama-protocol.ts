@@ -37,8 +37,13 @@ const inLines = <Body extends z.ZodObject>(body: Body) => {
 const asText = { answers: ['text/plain'] }
 
 const routes: readonly Route<OllamaContext>[] = [
-  // the native API has this path, too
-  get('/', 'open', "Ollama's greeting", () => 'Ollama is running', asText),
+  get(
+    '/',
+    'open',
+    "Ollama's greeting, unless the native API has this path",
+    () => 'Ollama is running',
+    asText,
+  ),
   get('/api/version', 'user', 'The version', models.version),
   get('/api/tags', 'user', 'The models that are served', models.tags),
   get('/api/ps', 'user', 'The models in memory', models.ps),
@@ -52,8 +57,12 @@ const routes: readonly Route<OllamaContext>[] = [
   post('/api/copy', 'admin', 'Give a model another name', copy, { body: copySchema }),
   get('/api/blobs/:digest', 'admin', 'Whether a file was sent, for HEAD as well', hasBlob, asText),
   post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, asText),
-  post('/api/push', 'user', 'Is refused: no registry', models.push, { body: models.pushSchema }),
-  del('/api/delete', 'admin', 'Delete a model', models.remove, { body: models.deleteSchema }),
+  post('/api/push', 'user', 'Is refused: there is nowhere to push to', models.push, {
+    body: models.pushSchema,
+  }),
+  del('/api/delete', 'admin', 'Delete a model that was fetched', models.remove, {
+    body: models.deleteSchema,
+  }),
 ]
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */

@@ -107,16 +107,38 @@ const routes: readonly Route<OpenAiContext>[] = [
   get('/v1/models', 'user', 'The models that are served', listModels, { isAnthropics: true }),
   get('/v1/models/*id', 'user', 'One model', showModel, { isAnthropics: true }),
   ...both(
-    post('/v1/chat/completions', 'user', 'Answer a chat', chatCompletions, streamed(chatSchema)),
-    post('/v1/chat/completions/input_tokens', 'user', "Count a chat's tokens", countChatTokens, {
-      body: chatSchema,
+    post(
+      '/v1/chat/completions',
+      'user',
+      'Answer a conversation',
+      chatCompletions,
+      streamed(chatSchema),
+    ),
+    post(
+      '/v1/chat/completions/input_tokens',
+      'user',
+      'Count the tokens of a conversation',
+      countChatTokens,
+      { body: chatSchema },
+    ),
+    post(
+      '/v1/responses',
+      'user',
+      'Answer a conversation, in the format of the Responses API',
+      responses,
+      streamed(responsesSchema),
+    ),
+    post(
+      '/v1/responses/input_tokens',
+      'user',
+      'Count the tokens of an input',
+      countResponseTokens,
+      { body: responsesSchema },
+    ),
+    post('/v1/responses/compact', 'user', 'Is refused: nothing is summarized', notCompacted, {
+      isHidden: true,
     }),
-    post('/v1/responses', 'user', 'Answer an input', responses, streamed(responsesSchema)),
-    post('/v1/responses/input_tokens', 'user', "Count an input's tokens", countResponseTokens, {
-      body: responsesSchema,
-    }),
-    post('/v1/responses/compact', 'user', 'Is refused', notCompacted, { isHidden: true }),
-    post('/v1/rerank', 'user', 'Order texts by how well they fit a query', rerank, {
+    post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
       body: rerankSchema,
     }),
     post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
@@ -124,7 +146,7 @@ const routes: readonly Route<OpenAiContext>[] = [
     post(
       '/v1/audio/transcriptions',
       'user',
-      'Transcribe a sound file',
+      'Write what is said in a sound, as multipart/form-data',
       transcription('transcribe'),
       {
         form: transcriptionSchema,
@@ -134,7 +156,13 @@ const routes: readonly Route<OpenAiContext>[] = [
   ),
   post('/v2/rerank', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
   post('/v1/completions', 'user', 'Continue a text', completions, streamed(completionsSchema)),
-  post('/v1/fim/completions', 'user', 'Fill a gap in a text', fimCompletions, streamed(fimSchema)),
+  post(
+    '/v1/fim/completions',
+    'user',
+    "Fill the gap between a prompt and a suffix, in the format of Mistral's API",
+    fimCompletions,
+    streamed(fimSchema),
+  ),
   post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
   post('/v1/audio/translations', 'user', 'The same in English', transcription('translate'), {
     form: transcriptionSchema,

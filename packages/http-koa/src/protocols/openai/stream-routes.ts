@@ -21,10 +21,16 @@ const lookupSchema = z.object({
 
 /** llama-server's routes to come back to a stream, and `Last-Event-ID`. */
 export const streamRoutes: readonly Route<unknown>[] = [
-  get('/v1/stream', 'user', 'Read a stream again that began with X-Conversation-Id', readAgain, {
-    query: querySchema,
-    answers: ['text/event-stream'],
-  }),
+  get(
+    '/v1/stream',
+    'user',
+    'Read a stream again that began with X-Conversation-Id, and on',
+    readAgain,
+    {
+      query: querySchema,
+      answers: ['text/event-stream'],
+    },
+  ),
   del(
     '/v1/stream',
     'user',

@@ -43,7 +43,10 @@ const toPage = new Reply(undefined, { location: 'ui/' })
 
 const routes: readonly Route<ReadFiles>[] = [
   get('/', 'open', 'Shows browsers the page', lead, { isHidden: true, isQuiet: true }),
-  get('/ui', 'open', 'The web page', sendPage, { answers: ['text/html'], isQuiet: true }),
+  get('/ui', 'open', 'The web page: chat, scheduler, lab, models, keys', sendPage, {
+    answers: ['text/html'],
+    isQuiet: true,
+  }),
   get('/ui/*file', 'open', 'The files of the web page', sendFile, {
     answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
     isQuiet: true,

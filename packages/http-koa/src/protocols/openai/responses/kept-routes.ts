@@ -58,14 +58,18 @@ export const keptRoutes: readonly Route<KeptContext>[] = [
   get('/v1/conversations/:id', 'user', 'A conversation', async (call, { kept }) => {
     return (await kept.conversation(...placeOf(call))).object
   }),
-  post('/v1/conversations/:id', 'user', 'Change the metadata', update, { body: updateSchema }),
+  post('/v1/conversations/:id', 'user', 'Change the metadata of a conversation', update, {
+    body: updateSchema,
+  }),
   del('/v1/conversations/:id', 'user', 'Forget a conversation', async (call, { kept }) => {
     const [owner, id] = placeOf(call)
     await kept.remove(owner, id, 'conversation')
     return { id, object: 'conversation.deleted', deleted: true }
   }),
   get('/v1/conversations/:id/items', 'user', 'The items of a conversation', itemsIn, inPages),
-  post('/v1/conversations/:id/items', 'user', 'Add items', add, { body: addSchema }),
+  post('/v1/conversations/:id/items', 'user', 'Add items to a conversation', add, {
+    body: addSchema,
+  }),
   get('/v1/conversations/:id/items/:item', 'user', 'One of them', async (call, { kept }) =>
     itemIn(call, await kept.conversation(...placeOf(call))),
   ),
