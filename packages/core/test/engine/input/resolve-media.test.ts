@@ -42,6 +42,15 @@ t.test('what cannot be shown is refused and disturbs nobody', async (t) => {
   t.match(await refused({ ...asks('See', image('a')), promptLogprobs: 1 }), { code: 'unsupported' })
   const many = Array.from({ length: 6 }, () => image('eight letters'))
   t.match(await refused(asks('See', ...many)), { code: 'prompt_too_long' })
+  const shown = {
+    role: 'user',
+    content: 'See',
+    media: [{ type: 'image' as const, at: 3, data: image('a') }],
+  }
+  const messages = [shown, ...Array.from({ length: 49 }, () => ({ role: 'user', content: '' }))]
+  const tooMany = await refused({ ...asks('See'), prompt: { messages } })
+  const why = { code: 'prompt_too_long', message: /at least 50 tokens/ }
+  t.match(tooMany, why, 'more messages than a slot has tokens are not written')
   const prompt = { text: 'See', media: [{ type: 'image' as const, at: 3, data: image('a') }] }
   const atEnd = { code: 'invalid_request', message: /a text behind the last image/ }
   t.match(await refused({ ...asks('See'), prompt }), atEnd)
