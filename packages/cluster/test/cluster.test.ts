@@ -441,7 +441,7 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
     return await bus.command(...words)
   }
   const left = new SharedBlobs({ store: bus.store, command: dying } as RedisBus, 'batch:content')
-  const upload = files.putting('upload', { name: 'a' })
+  const upload = { record: files.toWrite('upload', { name: 'a' }) }
   await t.rejects(left.write('upload', [bytes], upload), /dies/)
   t.equal(await blobs.size('upload'), 0)
   t.ok(await blobs.write('upload', [bytes], upload))
@@ -460,7 +460,11 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
 
   const results = new SharedResults(bus, 'batch:results')
   t.equal(await results.add('one', 1, 'completed', 'early'), 'closed')
-  t.equal(await blobs.write('blob', [], [results.keyOf('one')]), false, 'nobody wants it')
+  t.equal(
+    await blobs.write('blob', [], { ifExists: results.keyOf('one') }),
+    false,
+    'nobody wants it',
+  )
   await results.open('one', 2)
   await results.open('one', 3)
   t.equal(await results.add('one', 1, 'completed', 'first'), 'open')

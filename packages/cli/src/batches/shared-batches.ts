@@ -59,7 +59,7 @@ export function sharedBatchStore(bus: RedisBus) {
     blobs,
     async create(kept, content) {
       const { id } = kept.object
-      await blobs.write(id, [content], all('files').putting(id, kept))
+      await blobs.write(id, [content], { record: all('files').toWrite(id, kept) })
     },
     put: async (kind, kept) => await all(kind).put(kept.object.id, kept),
     get: async (kind, id) => await all(kind).get(id),
@@ -100,7 +100,8 @@ function sharedAnswers(store: SharedBatchStore, results: SharedResults): BatchAn
         if (!counts?.[kind]) return null
         const id = outputIds(batch)[kind]
         const answers = answersOf(object, kind)
-        if (!(await store.blobs.write(id, answers, [results.keyOf(batch)]))) return undefined
+        const ifExists = results.keyOf(batch)
+        if (!(await store.blobs.write(id, answers, { ifExists }))) return undefined
         const about = { id, object: 'file', created_at: now, filename } as const
         const bytes = await store.sizeOf(id)
         const described: FileObject = { ...about, bytes, purpose: 'batch_output' }

@@ -51,9 +51,9 @@ export class SharedRecords<T extends object> {
     }
   }
 
-  /** What {@link SharedBlobs.write} stores together with bytes: a record. */
-  putting(id: string, record: T): readonly string[] {
-    return [this.#key, id, JSON.stringify(record)]
+  /** A record as {@link SharedBlobs.write} stores it together with bytes. */
+  toWrite(id: string, record: T): RecordToWrite {
+    return { key: this.#key, id, text: JSON.stringify(record) }
   }
 
   /** Removes a record, if it is there. */
@@ -66,12 +66,29 @@ export class SharedRecords<T extends object> {
   }
 }
 
+/** A record that is stored together with bytes, from {@link SharedRecords.toWrite}. */
+export interface RecordToWrite {
+  /** Of all records of its kind. */
+  readonly key: string
+  readonly id: string
+  /** The record as JSON. */
+  readonly text: string
+}
+
+/** What else happens at the moment when bytes are stored; one of both at most. */
+export interface WriteOptions {
+  /** There from then on. */
+  readonly record?: RecordToWrite
+  /** A key that must exist then: otherwise nothing is stored. */
+  readonly ifExists?: string
+}
+
 /** Bytes that are sent or fetched at a time. */
 const pieceBytes = 256 * 1024
 /** Seconds after which what was begun and never finished goes. */
 const unfinishedSeconds = 3600
 
-/** Puts finished bytes in their place, if a failover has lost none, with a record or where something is still there. */
+/** Puts finished bytes in their place, if a failover has lost none: with a record, or only where a key is still there. */
 const finish = `local bytes = redis.call('strlen', KEYS[1])
 if bytes ~= tonumber(ARGV[1]) then
   redis.call('del', KEYS[1])
@@ -102,12 +119,12 @@ export class SharedBlobs {
   /**
    * Stores bytes: whole, or not at all.
    *
-   * @param together a record to put with them, or a key that must exist at the end: false where it does not
+   * @returns false where the key of `ifExists` is not there
    */
   async write(
     id: string,
     pieces: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-    together: readonly string[] = [],
+    { record, ifExists }: WriteOptions = {},
   ): Promise<boolean> {
     const key = this.#prefix + id
     const unfinished = `${key}.${randomBytes(8).toString('hex')}`
@@ -120,8 +137,10 @@ export class SharedBlobs {
         await this.bus.command('APPEND', unfinished, piece)
       }
     }
-    const keys = [unfinished, key, ...together.slice(0, 1)]
-    const words = [finish, String(keys.length), ...keys, String(length), ...together.slice(1)]
+    const other = record?.key ?? ifExists
+    const keys = other === undefined ? [unfinished, key] : [unfinished, key, other]
+    const written = record === undefined ? [] : [record.id, record.text]
+    const words = [finish, String(keys.length), ...keys, String(length), ...written]
     return (await this.bus.command('EVAL', ...words)) === 1
   }
 
