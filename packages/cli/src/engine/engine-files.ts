@@ -16,12 +16,13 @@ const name = /^crash-[\d-]+T[\d-]+Z\.json$/
  * (`$XDG_STATE_HOME` or `~/.local/state`; `~/Library/Logs` on macOS; `%LOCALAPPDATA%` on Windows).
  */
 export function crashFolder(options: CacheFolderOptions): string {
-  const { env, platform = process.platform, home = homeFolder() } = options
-  if (platform === 'darwin') return join(home, 'Library', 'Logs', 'cllm', 'crashes')
+  const { env, platform = process.platform } = options
+  const home = () => options.home ?? homeFolder()
+  if (platform === 'darwin') return join(home(), 'Library', 'Logs', 'cllm', 'crashes')
   if (platform === 'win32') {
-    return join(env['LOCALAPPDATA'] || join(home, 'AppData', 'Local'), 'cllm', 'Crashes')
+    return join(env['LOCALAPPDATA'] || join(home(), 'AppData', 'Local'), 'cllm', 'Crashes')
   }
-  return join(env['XDG_STATE_HOME'] || join(home, '.local', 'state'), 'cllm', 'crashes')
+  return join(env['XDG_STATE_HOME'] || join(home(), '.local', 'state'), 'cllm', 'crashes')
 }
 
 /** Writes recordings of crashes to a folder, which keeps the last eight. */

@@ -49,10 +49,12 @@ function ownFolder(name: string, options: CacheFolderOptions): string {
 }
 
 function userFolder(options: CacheFolderOptions): string {
-  const { env, platform = process.platform, home = homeFolder() } = options
-  if (platform === 'darwin') return join(home, 'Library', 'Caches', 'cllm')
+  const { env, platform = process.platform } = options
+  // Who names the folder need not have a home.
+  const home = () => options.home ?? homeFolder()
+  if (platform === 'darwin') return join(home(), 'Library', 'Caches', 'cllm')
   if (platform === 'win32') {
-    return join(env['LOCALAPPDATA'] || join(home, 'AppData', 'Local'), 'cllm', 'Cache')
+    return join(env['LOCALAPPDATA'] || join(home(), 'AppData', 'Local'), 'cllm', 'Cache')
   }
-  return join(env['XDG_CACHE_HOME'] || join(home, '.cache'), 'cllm')
+  return join(env['XDG_CACHE_HOME'] || join(home(), '.cache'), 'cllm')
 }

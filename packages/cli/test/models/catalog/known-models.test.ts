@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { fail } from 'node:assert'
 import { once } from 'node:events'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
@@ -69,8 +70,17 @@ t.test('the folder', async (t) => {
   const { HOME } = process.env
   process.env['HOME'] = ''
   const without = cacheFolder({ env: {} })
-  if (HOME !== undefined) process.env['HOME'] = HOME
+  if (HOME === undefined) delete process.env['HOME']
+  else process.env['HOME'] = HOME
   t.ok(isAbsolute(without), 'an empty HOME is none')
+  type Folders = { readonly cacheFolder: typeof cacheFolder }
+  const { cacheFolder: homeless } = await t.mockImport<Folders>(
+    '../../../src/models/cache-folder.js',
+    { '../../../src/config/paths.js': { homeFolder: () => fail('this user has none') } },
+  )
+  t.throws(() => homeless({ env: {}, platform: 'linux' }), { message: 'this user has none' })
+  const named = homeless({ env: { XDG_CACHE_HOME: '/xdg' }, platform: 'linux' })
+  t.equal(named, join('/xdg', 'cllm', 'models'), 'and needs none')
   t.equal(
     nativeFolder({ env: {}, platform: 'linux', home }),
     join(home, '.cache', 'cllm', 'native'),
