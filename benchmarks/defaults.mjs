@@ -51,8 +51,8 @@ const settings = {
 const rows = [['default', ...counts.flatMap((count) => [`tok/s at ${count}`, `TTFT at ${count}`])]]
 for (const name of names) {
   const ratios = new Map(counts.map((count) => [count, { throughput: [], ttft: [] }]))
-  // Two processes that are alike differ by some per cent until they end, so each half of the rounds has its own.
-  for (const firstWithout of [false, true]) {
+  // Two processes that are alike differ by some per cent until they end, so each quarter of the rounds has its own.
+  for (const firstWithout of [false, true, false, true]) {
     await quiet()
     const sides = [[], defaults[name]]
     const servers = []
@@ -61,10 +61,10 @@ for (const name of names) {
     }
     const [usual, without] = firstWithout ? servers.toReversed() : servers
     for (const concurrency of counts) {
-      const [alone, each] = quick ? [4, 1] : [8, 4]
-      const requests = concurrency === 1 ? alone : each
+      // Requests of a lone stream take turns one by one: the machine changes its pace within a round.
+      const [turns, requests] = concurrency === 1 ? [quick ? 4 : 8, 1] : [1, quick ? 1 : 4]
       const load = { concurrency, requests, words: 32, tokens: quick ? 24 : 48, random }
-      for (let round = 0; round < Number(rounds) / 2; round++) {
+      for (let round = 0; round < (turns * Number(rounds)) / 4; round++) {
         const results = new Map()
         for (const server of round % 2 === 0 ? servers : servers.toReversed()) {
           // after the other server's turn the first request finds cold caches and sleeping threads
