@@ -204,14 +204,16 @@ export class EncodeLane {
         for (const same of this.#take((one) => one.job.key === job.key)) same.resolve(encoded)
       } catch (error) {
         this.#counts.failed++
-        next.reject(inField(file, error))
-        // What else these requests have is not needed. Who asks while an unwanted one is stopped has not failed.
+        // Who asks while an unwanted one is stopped has not failed.
         const hasFailed = CllmError.from(error).code !== 'cancelled'
-        const isAlike = (one: Waiting) => hasFailed && one.job.key === job.key
-        const alike = [...this.#waiting].filter(isAlike)
-        const owners = new Set([owner, ...alike.map((one) => one.owner)])
-        const isLost = (one: Waiting) => owners.has(one.owner)
-        for (const lost of this.#take(isLost)) lost.reject(inField(lost.file, error))
+        const alike = this.#take((one) => hasFailed && one.job.key === job.key)
+        for (const failed of [next, ...alike]) {
+          failed.reject(inField(failed.file, error))
+          // What else its request has is not needed, unless the request goes on without this one.
+          if (hasSubstitute(failed.file, error)) continue
+          const others = this.#take((one) => one.owner === failed.owner)
+          for (const other of others) other.reject(inField(other.file, error))
+        }
       } finally {
         for (const end of unwatch) end()
         // Its tenant pays for as many prompt tokens as take that long.
@@ -260,10 +262,13 @@ export class EncodeLane {
 const isJob = (one: EncodedMedia | EncodeJob | undefined): one is EncodeJob =>
   one !== undefined && 'run' in one
 
-/** Nothing, where a text stands for a file that cannot be read. */
-function unread({ otherwise }: PromptMedia, error: unknown): undefined {
-  const isUnreadable = CllmError.isInstance(error) && error.code === 'invalid_media'
-  if (otherwise === undefined || !isUnreadable) throw error
+/** Whether a text stands for a file that failed, as it cannot be read. */
+const hasSubstitute = ({ otherwise }: PromptMedia, error: unknown): boolean =>
+  otherwise !== undefined && CllmError.isInstance(error) && error.code === 'invalid_media'
+
+/** Nothing, where a text stands for the file. */
+function unread(file: PromptMedia, error: unknown): undefined {
+  if (!hasSubstitute(file, error)) throw error
 }
 
 /** The error, with the field that has the file. */

@@ -315,6 +315,15 @@ t.test('what is left out as it cannot be read was not kept before', async (t) =>
   t.match(engine.statistics().encodes, { encoded: 1, found: 1 })
 })
 
+t.test('a file that cannot be read takes no other one of its request along', async (t) => {
+  const { all, encoded } = lane()
+  const unreadable = { ...imageOf('unreadable'), otherwise: 'none' }
+  const media = [unreadable, { ...imageOf('b'), otherwise: 'none' }, imageOf('c')]
+  const request = { ...asks('a'), prompt: { tokens: promptOf(6), media } }
+  for (const answer of await all(request, request)) t.equal(answer.error, undefined)
+  t.same(encoded, ['unreadable', 'b', 'c'])
+})
+
 t.test('conversations with images are rendered up to as many as may queue', async (t) => {
   const { client, run, encoded } = lane({ slots: 1, options: { maxQueuedRequests: 2 } })
   const render = async (file: string) => await client.applyTemplate(shown(file))
