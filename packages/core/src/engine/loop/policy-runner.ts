@@ -63,10 +63,14 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     @inject(RunningSet) private readonly running: RunningSet,
   ) {}
 
-  /** Switches to another policy and announces every current request to it. */
-  replace(policy: SchedulerPolicy, now: number): void {
+  /**
+   * Switches to another policy and announces every current request to it.
+   *
+   * @param fallback - why it takes over, where it is the fallback
+   */
+  replace(policy: SchedulerPolicy, now: number, fallback?: FallbackInfo): void {
     this.policy = policy
-    this.fallback = undefined
+    this.fallback = fallback
     this.#fault = undefined
     this.#waitsSince = undefined
     this.#waitedMs = 0
@@ -213,8 +217,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       `${fault.message}; ${next.name} takes over`,
     )
     this.faults++
-    this.replace(next, now)
-    this.fallback = { from: name, reason: fault.message, since: now }
+    this.replace(next, now, { from: name, reason: fault.message, since: now })
   }
 }
 

@@ -281,6 +281,22 @@ t.test('with a fallback, a policy that fails is replaced and no request is lost'
     await isDone(t, made)
   })
 
+  t.test('a fallback that throws on what it is told first plans all the same', async (t) => {
+    const { errors, logger } = loggerOf()
+    const broken = policyOf(() => empty)
+    const deaf = policyOf(
+      (state) => firstComeFirstServed.plan(state),
+      () => {
+        throw new Error('deaf')
+      },
+    )
+    const made = rig({ policy: broken, logger, fallbackPolicy: () => deaf })
+    t.equal((await made.ask(greedy([5], 2))).tokens.length, 2)
+    t.equal((await made.ask(greedy([6], 2))).tokens.length, 2)
+    t.match(errors[1], { fields: { event: 'queued', error: 'Error: deaf' } })
+    await isDone(t, made)
+  })
+
   t.test('waiting within its patience is no failure', async (t) => {
     const slow = policyOf((state) => {
       const [first] = state.waiting
