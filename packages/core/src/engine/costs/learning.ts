@@ -66,7 +66,9 @@ export class Learning implements LoopWork {
   #text(): string {
     const learned: Record<string, unknown> = {}
     for (const name of Object.keys(this.#parts)) {
-      learned[name] = this.#attempt(name, (part) => part.learned?.())
+      // A plug-in's may be no JSON: the other parts' is kept.
+      const json = this.#attempt(name, (part) => JSON.stringify(part.learned?.()))
+      if (json !== undefined) learned[name] = JSON.parse(json)
     }
     return JSON.stringify(learned)
   }

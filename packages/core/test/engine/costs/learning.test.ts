@@ -168,3 +168,13 @@ t.test('a policy that fails at it costs nothing else', async (t) => {
   t.match(kept, [{ steps: Array }])
   t.match(lines[0], { part: 'policy' })
 })
+
+t.test('what a policy has learned need not be JSON', async (t) => {
+  const policy = { ...firstComeFirstServed, learned: () => 1n }
+  const { ask, clock, engine, kept, lines } = learning(undefined, policy)
+  await ask()
+  await runUntilIdle(clock, 60_000)
+  await engine.close()
+  t.match(kept, [{ steps: Array }])
+  t.match(lines[0], { part: 'policy' })
+})
