@@ -115,23 +115,22 @@ export class DraftModel {
       return { slot, tokens }
     })
     const some = parts.filter(({ tokens }) => tokens.length > 0)
-    await this.#step(
-      some.map(({ slot, tokens }) => {
-        return { slot: slot.id, position: slot.length, tokens, outputs: [] }
-      }),
-    )
+    const items = some.map(({ slot, tokens }) => {
+      return { slot: slot.id, position: slot.length, tokens, outputs: [] }
+    })
+    await this.#step(items)
     for (const { slot, tokens } of some) slot.length += tokens.length
   }
 
   /** Draws what is wanted of each, with samplers of their own. */
   async #draw(all: readonly Guessing[]): Promise<void> {
     const samplers = new Map<Guessing, Sampler>()
-    for (const one of all) {
-      const { tokens, promptTokens, request } = one.sequence
-      const sampling = plainly(request.sampling)
-      samplers.set(one, createSampler(this.backend, sampling, tokens, promptTokens))
-    }
     try {
+      for (const one of all) {
+        const { tokens, promptTokens, request } = one.sequence
+        const sampling = plainly(request.sampling)
+        samplers.set(one, createSampler(this.backend, sampling, tokens, promptTokens))
+      }
       for (let active = all; active.length > 0;) {
         const items = active.map((one) => itemOf(one, samplers.get(one)!))
         const outputs = checkOutputs(this.backend, items, await this.#step(items))
@@ -145,9 +144,7 @@ export class DraftModel {
   async #step(items: readonly BatchItem[]): Promise<StepResult> {
     const began = this.clock.now()
     const result = await this.backend.step(items)
-    const parts = items.map(({ tokens, position }) => {
-      return { tokens: tokens.length, context: position, isDecode: tokens.length === 1 }
-    })
+    const parts = items.map(({ tokens, position: context }) => ({ tokens: tokens.length, context }))
     this.#costs.onWork(workOf(parts), this.clock.now() - began)
     this.#isMeasured = true
     return result

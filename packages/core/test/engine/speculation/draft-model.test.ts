@@ -167,6 +167,19 @@ t.test('a draft model that fails is left out, and no request fails', async (t) =
   t.equal(errors.length, 1)
 })
 
+t.test('where the draft model makes one sampler of several, it is disposed of', async (t) => {
+  const { draftBackend, errors, ask } = rig()
+  const { samplers } = draftBackend
+  const create = draftBackend.createSampler.bind(draftBackend)
+  draftBackend.createSampler = (...of) => {
+    if (samplers.size > 0) throw new Error('one is enough')
+    return create(...of)
+  }
+  await ask(2)
+  t.match(errors, [{ message: /the draft model failed/ }])
+  t.equal(samplers.size, 0)
+})
+
 t.test('those that run when it fails are offered no drafts any more', async (t) => {
   const offered: (number | undefined)[] = []
   const made: ReturnType<typeof rig> = rig({
