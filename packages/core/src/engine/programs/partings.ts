@@ -184,6 +184,10 @@ function messageAt(
 ): Pick<PromptParting, 'message' | 'role' | 'isInContent'> {
   const contents = messages.map(({ content }) => content.trim())
   let from = 0
+  // The last message that is there behind `from`. As that only rises, each is looked for once.
+  let last = contents.length - 1
+  const isThere = (content: string): boolean =>
+    content.length >= tellingLetters && text.includes(content, from)
   for (const [message, content] of contents.entries()) {
     if (content === '') continue
     const at = text.indexOf(content, from)
@@ -191,10 +195,9 @@ function messageAt(
       from = at + content.length
       continue
     }
-    const isLeftOut = contents
-      .slice(message + 1)
-      .some((later) => later.length >= tellingLetters && text.includes(later, from))
-    if (isLeftOut) continue
+    while (last > message && !isThere(contents[last]!)) last--
+    // The template has left it out.
+    if (last > message) continue
     const head = content.slice(0, tellingLetters)
     const begun = text.indexOf(head, from)
     const isInContent =

@@ -77,6 +77,24 @@ t.test('a conversation is known though its clock was moved into its last message
   })
 })
 
+t.test('messages that a template seems to leave out are each looked for once', async (t) => {
+  const { ask, run } = engineOf()
+  const others = Array.from({ length: 50 }, (_, nth): ChatMessage => {
+    return { role: 'user', content: `Message number ${nth}` }
+  })
+  // It stands in the first message, too: all before it could have been left out.
+  const quoted: ChatMessage = { role: 'user', content: system('').content.slice(0, 20) }
+  await run(async () => {
+    await ask({ messages: [system('12:00:01'), task] })
+    const looks = t.capture(String.prototype, 'includes', function (this: unknown, text, from) {
+      return String(this).indexOf(text, from) !== -1
+    })
+    const parting = await ask({ messages: [system('12:00:07'), task, ...others, quoted] })
+    t.match(parting, { before: 'request 0', by: 'messages' })
+    t.ok(looks().length < 150, 'and not each behind each other')
+  })
+})
+
 t.test('a session that changes what it said before', async (t) => {
   const { ask, run } = engineOf(1)
   const session = 'agent'
