@@ -79,18 +79,12 @@ export const lpm = defineBoundedOrder({
 })
 
 function* byPrefix(waiting: WaitingView): Iterable<SequenceView> {
-  const window: { request: SequenceView; cached: number }[] = []
-  const inOrder = (): SequenceView[] =>
-    window.sort((one, other) => other.cached - one.cached).map(({ request }) => request)
-  let isRanked = false
+  const first: { readonly request: SequenceView; readonly cached: number }[] = []
   for (const request of waiting) {
-    if (window.length < rankedFirst) {
-      window.push({ request, cached: cachedTokens(request) })
-      continue
-    }
-    if (!isRanked) yield* inOrder()
-    isRanked = true
-    yield request
+    if (first.push({ request, cached: cachedTokens(request) }) === rankedFirst) break
   }
-  if (!isRanked) yield* inOrder()
+  first.sort((one, other) => other.cached - one.cached)
+  for (const { request } of first) yield request
+  let place = 0
+  for (const request of waiting) if (place++ >= first.length) yield request
 }
