@@ -167,7 +167,7 @@ export class SlotCacheManager extends BaseCacheManager {
   /** What an idle slot holds can no longer be found. */
   #lose(slot: Slot): void {
     this.index.drop(slot)
-    if (slot.program !== undefined) this.programs.onLost(slot, slot.program)
+    this.programs.onLost(slot)
   }
 
   /** That whose loss costs the least for each token that it frees. */

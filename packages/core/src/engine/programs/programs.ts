@@ -93,10 +93,11 @@ export class Programs implements EngineObserver, ProgramsView {
     program.keptTokens = slot.length
   }
 
-  /** A slot loses what it keeps of a program. */
-  onLost(slot: Slot, program: Program): void {
+  /** A slot loses what it keeps, of a program or of none. */
+  onLost(slot: Slot): void {
+    const { program } = slot
     slot.program = undefined
-    if (this.slots.get(program) !== slot) return
+    if (program === undefined || this.slots.get(program) !== slot) return
     this.slots.delete(program)
     program.keptTokens = 0
   }

@@ -58,6 +58,7 @@ function agent(slots = 4, cacheRamBytes = 0) {
   }
   return {
     ask,
+    erase: async (slot: number) => await client.slotAction(slot, { action: 'erase' }),
     programs: () => client.programs(),
     paused: (): readonly PausedProgram[] => seen!.paused(clock.now()),
     run: async (story: () => Promise<void>) => {
@@ -69,6 +70,16 @@ function agent(slots = 4, cacheRamBytes = 0) {
 
 const prompt = (start: number, length = 40): number[] =>
   Array.from({ length }, (_, index) => 10 + ((start * 31 + index * 7) % 200))
+
+t.test('a slot that a client erases keeps nothing of a program', async (t) => {
+  const { ask, erase, programs, run } = agent(1)
+  await run(async () => {
+    await ask(prompt(1), 0, { session: 'one' })
+    t.equal((await programs())[0]?.keptTokens, 44)
+    await erase(0)
+    t.equal((await programs())[0]?.keptTokens, 0)
+  })
+})
 
 t.test('a program is learnt from prompts that go on with others and their answers', async (t) => {
   const { ask, programs, run } = agent()

@@ -13,6 +13,7 @@ import {
   type Slot,
 } from '../../engine-parts.js'
 import { BetweenSteps, type LoopWork } from '../../loop/between-steps.js'
+import { Programs } from '../../programs/programs.js'
 import { BlockChain } from '../block-chain.js'
 import { StateCache } from './state-cache.js'
 
@@ -63,6 +64,7 @@ export class SlotActions implements LoopWork {
     @inject(tokens.SLOT_FILES) private readonly place: { readonly files?: SlotFiles },
     @inject(StateCache) private readonly states: StateCache,
     @inject(BetweenSteps) private readonly between: BetweenSteps,
+    @inject(Programs) private readonly programs: Programs,
   ) {}
 
   /**
@@ -230,6 +232,7 @@ export class SlotActions implements LoopWork {
 
   #empty(slot: Slot): void {
     this.index.drop(slot)
+    this.programs.onLost(slot)
     slot.length = 0
     this.backend.release(slot.id)
   }
