@@ -26,7 +26,10 @@ export class LlamaCppStates implements SlotStates {
   }
 
   async key(): Promise<string> {
-    return await (this.#key ??= this.parts.key())
+    const key = (this.#key ??= this.parts.key())
+    // Where too many files are open now, it can be read later.
+    key.catch(() => (this.#key = undefined))
+    return await key
   }
 
   canCut(slot: SlotId, length: number): boolean {

@@ -188,6 +188,7 @@ t.test('a saved slot knows the places of its images', async (t) => {
   const runs = [{ start: 3, length: 9, positions: 3, isGrid: true }]
   const held = new Uint8Array([1, 2, 3])
   const given: unknown[] = []
+  const keys = [undefined, 'found']
   const cells = {
     canRead: () => true,
     canWrite: () => true,
@@ -208,8 +209,10 @@ t.test('a saved slot knows the places of its images', async (t) => {
     cutsAnywhere: true,
     checkpointNeedsPrefix: true,
     placesRuns: true,
-    key: async () => '',
+    key: async () => keys.shift() ?? (await Promise.reject(new Error('too many open files'))),
   })
+  await t.rejects(states.key())
+  t.equal(await states.key(), 'found', 'a file that could not be read once is read again')
   const state = await states.save(0)
   t.ok(await states.restore(1, state!, { tokens: 12 }))
   t.same(given, [held, [1, 12, false, runs]])
