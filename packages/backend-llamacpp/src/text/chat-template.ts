@@ -33,7 +33,7 @@ export class ChatTemplate {
   /** @throws CllmError `invalid_request` with the template's own message when it rejects the conversation */
   render(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedTemplate {
     const { addGenerationPrompt = true, continueFinalMessage = false, variables = {} } = options
-    const marked = markMedia(messages)
+    const marked = markMedia(messages, variables)
     const hidden = this.guard.hide({ variables, messages: marked.messages })
     const given = hidden.value.messages
     const isOpen = continueFinalMessage && given.length > 0
@@ -93,15 +93,17 @@ export class ChatTemplate {
   }
 }
 
-/** The messages with a mark, which is nowhere else in them, in place of each image. */
-function markMedia(messages: readonly ChatMessage[]): {
-  readonly messages: readonly ChatMessage[]
-  readonly mark: string | undefined
-} {
+/** The messages with a mark in place of each image, which is nowhere else in what the template is given. */
+function markMedia(
+  messages: readonly ChatMessage[],
+  variables: object,
+): { readonly messages: readonly ChatMessage[]; readonly mark: string | undefined } {
   let mark: string | undefined
   const marked: ChatMessage[] = []
   for (const { media = [], ...message } of messages) {
-    if (media.length > 0) mark ??= unusedCharacter(messages.map(({ content }) => content))
+    if (media.length > 0) {
+      mark ??= unusedCharacter([variables, messages.map(({ media: _media, ...texts }) => texts)])
+    }
     let content = ''
     let from = 0
     for (const { at } of media) {
@@ -126,11 +128,9 @@ const openEnd = '\u2063cllm-open-end\u2063'
 
 /** The messages with an end behind the last one's text, behind which a template may write. */
 function withOpenEnd(messages: readonly ChatMessage[]): readonly ChatMessage[] {
-  return messages.map((message, index) => {
-    if (index < messages.length - 1) return message
-    // most templates trim, and the end must be found
-    return { ...message, content: message.content.trimEnd() + openEnd }
-  })
+  const last = messages.at(-1)!
+  // most templates trim, and the end must be found
+  return [...messages.slice(0, -1), { ...last, content: last.content.trimEnd() + openEnd }]
 }
 
 function upToOpenEnd(text: string): string {

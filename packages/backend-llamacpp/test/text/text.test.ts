@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { ChatMessage, TokenId, Tokenizer } from '@cllm/core'
+import { type ChatMessage, mediaPlace, type TokenId, type Tokenizer } from '@cllm/core'
 import { bool, text, uint32 } from '@cllm/gguf'
 import { array, assert, boolean, constantFrom, integer, oneof, property, string } from 'fast-check'
 import { Decoder, TextParts } from '../../src/text/tokenizer.js'
@@ -177,6 +177,11 @@ t.test('conversations', async (t) => {
     t.equal(text, `<s>${turn}Be brief.${turn}helloglad</s>`)
     t.same(tokens, tokenizer.encode(text), 'the begin token is not doubled')
     t.equal(tokens.filter((token) => token === 1).length, 1)
+    const media = [{ type: 'image' as const, at: 2, data: '' }]
+    const shown = [{ role: 'user', content: 'Hi there', media }]
+    const marked = tokenizer.renderChat(shown, { variables: { mood: '\ue000' } })
+    t.equal(marked.tokens.filter((token) => token === mediaPlace).length, 1, 'of the image alone')
+    t.match(marked.text, '\ue000')
     t.throws(() => tokenizer.renderChat([{ role: 'tool', content: '' }]), {
       code: 'invalid_request',
       message: /refuses these messages: no tools here/,
