@@ -31,7 +31,17 @@ function checkImage(file: Uint8Array): number {
     const message = `expected at most ${most} million pixels, got ${width} × ${height}`
     throw refused('image', message)
   }
+  if (type === 'bmp' && isCutOff(file, width * height)) {
+    throw refused('image', 'expected a whole BMP file, got the beginning of one')
+  }
   return (width * height) / 1e6
+}
+
+/** Of a BMP file, whose decoder takes what is missing for black. */
+function isCutOff({ buffer, byteOffset, length }: Uint8Array, pixels: number): boolean {
+  if (length < 30) return true
+  const head = new DataView(buffer, byteOffset, length)
+  return length < head.getUint32(10, true) + (pixels * head.getUint16(28, true)) / 8
 }
 
 function checkSound(file: Uint8Array): number {

@@ -103,4 +103,16 @@ t.test('images are refused before a pixel is decoded', async (t) => {
     }),
   )
   t.pass('noise, and heads that break off')
+  const head = [
+    [4, 40],
+    [4, 4],
+    [4, 2],
+    [2, 1],
+    [2, 24],
+  ] as const
+  const picture = file('BM', [4, 78], [4, 0], [4, 54], ...head, ' '.repeat(24), ' '.repeat(24))
+  t.equal(refused('image', picture), 8 / 1e6)
+  for (const bytes of [26, 29, 54, 77]) {
+    t.match(refused('image', picture.subarray(0, bytes)), { message: /a whole BMP/ }, `${bytes}`)
+  }
 })
