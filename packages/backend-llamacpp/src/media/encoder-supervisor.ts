@@ -22,11 +22,14 @@ type EncoderAnswer = Extract<EncoderMessage, { readonly id: number }>
 
 const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
 
+/** A process, and whether it has ended or counts as ended. */
+type Encoder = ChildProcess & { readonly ended: AbortController }
+
 /** Has one process that encodes, and starts the next when a file ends it. */
 export class EncoderSupervisor {
-  #process: Promise<ChildProcess> | undefined
+  #process: Promise<Encoder> | undefined
   #isClosed = false
-  #child: ChildProcess | undefined
+  #child: Encoder | undefined
   /** What vectors come in, of the process that was started last; undefined: they come with the messages. */
   #file: number | undefined
   /** What the projector is for, since it is open. */
@@ -94,33 +97,35 @@ export class EncoderSupervisor {
   }
 
   /** The answer; undefined where the process has ended. The library cannot stop, so that it is ended by the signal. */
-  async #ask(child: ChildProcess, call: EncodeCall, signal: AbortSignal) {
+  async #ask(child: Encoder, call: EncodeCall, signal: AbortSignal) {
     return await new Promise<EncoderAnswer | undefined>((resolve) => {
       const kill = (): void => this.#kill(child)
       const end = (answer?: EncoderAnswer): void => {
         signal.removeEventListener('abort', kill)
-        child.off('message', end).off('close', onClose)
+        child.ended.signal.removeEventListener('abort', onEnd)
+        child.off('message', end)
         resolve(answer)
       }
-      const onClose = (): void => end()
+      const onEnd = (): void => end()
       signal.addEventListener('abort', kill)
-      child.once('message', end).once('close', onClose)
+      child.ended.signal.addEventListener('abort', onEnd)
+      child.once('message', end)
       child.send(call)
     })
   }
 
   /** Ends a process. One that waits for a device cannot end: it counts as ended, so that others have their turns. */
-  #kill(child: ChildProcess): void {
+  #kill(child: Encoder): void {
     child.kill('SIGKILL')
     const leave = this.clock.at(this.clock.now() + mostEndMs, () => {
       const message = 'the encoder of images and sounds cannot be killed: it is left to itself'
       this.logger.error({ pid: child.pid }, message)
-      child.emit('close', null, 'SIGKILL')
+      child.ended.abort()
     })
-    child.once('close', leave)
+    child.ended.signal.addEventListener('abort', leave, { once: true })
   }
 
-  async #start(): Promise<ChildProcess> {
+  async #start(): Promise<Encoder> {
     if (this.#isClosed) throw isClosing()
     this.#process ??= this.#opened().catch((error: unknown) => {
       this.#process = undefined
@@ -132,7 +137,7 @@ export class EncoderSupervisor {
   }
 
   /** On the GPU, or on the CPU where that fails: with too little memory llama.cpp ends the process. */
-  async #opened(): Promise<ChildProcess> {
+  async #opened(): Promise<Encoder> {
     const { gpuLibrary, ...onCpu } = this.options
     if (gpuLibrary === undefined) return await this.#ready(this.#fork(onCpu))
     try {
@@ -146,19 +151,17 @@ export class EncoderSupervisor {
     }
   }
 
-  #fork(options: MediaLibraryOptions): ChildProcess {
+  #fork(options: MediaLibraryOptions): Encoder {
     const file = attempt(openInMemory)
     const shared = file === undefined ? {} : { vectorFile }
     try {
-      const child = fork(
-        this.entry,
-        [JSON.stringify({ ...options, ...shared } satisfies EncoderOptions)],
-        {
-          serialization: 'advanced',
-          stdio: ['ignore', 'ignore', 'pipe', 'ipc', ...(file === undefined ? [] : [file])],
-        },
-      )
-      child.once('close', () => {
+      const about = JSON.stringify({ ...options, ...shared } satisfies EncoderOptions)
+      const files = file === undefined ? [] : [file]
+      const stdio = ['ignore', 'ignore', 'pipe', 'ipc', ...files] as const
+      const started = fork(this.entry, [about], { serialization: 'advanced', stdio: [...stdio] })
+      const child = Object.assign(started, { ended: new AbortController() })
+      child.once('close', () => child.ended.abort())
+      child.ended.signal.addEventListener('abort', () => {
         if (this.#file === file) this.#file = undefined
         if (file !== undefined) closeSync(file)
       })
@@ -170,12 +173,12 @@ export class EncoderSupervisor {
     }
   }
 
-  async #ready(child: ChildProcess): Promise<ChildProcess> {
+  async #ready(child: Encoder): Promise<Encoder> {
     let log = ''
     child.stderr
       ?.setEncoding('utf8')
       .on('data', (text: string) => (log = (log + text).slice(-2000)))
-    return await new Promise<ChildProcess>((resolve, reject) => {
+    return await new Promise<Encoder>((resolve, reject) => {
       let problem = 'its process ended'
       let isReady = false
       const fail = (): void => {
@@ -201,12 +204,12 @@ export class EncoderSupervisor {
       child.on('error', ({ message }) => {
         problem = message
         // Without a process there may be no end of it, which others wait for, too.
-        if (child.pid === undefined) child.emit('close', null, null)
+        if (child.pid === undefined) child.ended.abort()
       })
-      child.once('close', (code, signal) => {
+      child.ended.signal.addEventListener('abort', () => {
         fail()
         if (!isReady || this.#isClosed || this.#child !== child) return
-        const about = { code, signal, log }
+        const about = { code: child.exitCode, signal: child.signalCode, log }
         this.logger.warn(about, 'the encoder of images and sounds ended: it starts again')
       })
     })
