@@ -1,4 +1,4 @@
-import { rmdirSync, statSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, rmdirSync, statSync } from 'node:fs'
 import { mkdir, rename, rmdir, stat, utimes } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { attempt, CllmError } from '@cllm/core'
@@ -32,19 +32,14 @@ export async function takeFileLock(folder: string, options: FileLockOptions) {
   return lock
 }
 
-/** File systems keep times to two seconds at worst. */
-const roundingMs = 2000
-
 /** A lock that this process has taken. */
 class FileLock {
-  /** The folder's modification time as stored by the file system, in milliseconds. */
-  #time: number | undefined
+  /** While it is open, no other folder can have its inode: who takes over makes a folder of the same name. */
+  readonly #file: number
+  readonly #inode: bigint
   #renewedAt = performance.now()
-  /** The time that a renewal is about to store, in milliseconds. */
-  #renewingTo: number | undefined
   #timer: NodeJS.Timeout | undefined
   #isHeld = true
-  #renewal: Promise<void> | undefined
   readonly #removeAtExit = (): void => {
     // It is already gone, or cannot be removed while the process exits.
     attempt(() => rmdirSync(this.folder))
@@ -54,64 +49,44 @@ class FileLock {
     private readonly folder: string,
     private readonly options: FileLockOptions,
   ) {
+    this.#file = openSync(folder, 'r')
+    this.#inode = fstatSync(this.#file, { bigint: true }).ino
     process.once('exit', this.#removeAtExit)
   }
 
   /** Renews it now and periodically, unless another process has taken it over. */
   async renewed(): Promise<void> {
-    this.#renewal = this.#renew()
-    await this.#renewal
+    const { folder, options } = this
+    const now = new Date()
+    // Another's folder may be touched by it, which tells that one nothing.
+    const problem = await utimes(folder, now, now).catch((error: Error) => error)
+    if (this.isHeld() && problem === undefined) this.#renewedAt = performance.now()
+    else if (performance.now() - this.#renewedAt > options.staleMs) {
+      this.#lose(problem ?? new Error(`${folder} cannot be read`))
+    }
     if (!this.#isHeld) return
-    this.#timer = setTimeout(() => void this.renewed(), this.options.staleMs / 5)
+    this.#timer = setTimeout(() => void this.renewed(), options.staleMs / 5)
     this.#timer.unref()
   }
 
-  /** Looks whether it is still this process's; otherwise it is lost. */
+  /** Looks whether it is still this process's; where the folder is another one, or gone, it is lost. */
   isHeld(): boolean {
     if (!this.#isHeld) return false
     try {
-      const { mtimeMs } = statSync(this.folder)
-      const isOwn = mtimeMs === this.#time || this.#isRenewedTo(mtimeMs)
-      if (!isOwn) this.#lose(new Error(`${this.folder} was renewed by another process`))
+      const { ino } = statSync(this.folder, { bigint: true })
+      if (ino === this.#inode) return true
+      this.#lose(new Error(`${this.folder} was taken over by another process`))
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return false
-      this.#lose(error as Error)
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') this.#lose(error as Error)
     }
-    return this.#isHeld
-  }
-
-  #isRenewedTo(time: number): boolean {
-    return this.#renewingTo !== undefined && Math.abs(time - this.#renewingTo) < roundingMs
+    return false
   }
 
   /** Lets it go. */
   async release(): Promise<void> {
     if (!this.#isHeld) return
     this.#end()
-    await this.#renewal
     await rmdir(this.folder).catch(unlessMissing)
-  }
-
-  async #renew(): Promise<void> {
-    const { folder, options } = this
-    try {
-      if (this.#time !== undefined && this.#time !== (await timeOf(folder))) {
-        throw new Error(`${folder} was renewed by another process`)
-      }
-      const now = new Date()
-      this.#renewingTo = now.getTime()
-      await utimes(folder, now, now)
-      this.#time = await timeOf(folder)
-      this.#renewedAt = performance.now()
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException
-      const mayRecover = code !== undefined && code !== 'ENOENT'
-      if (!mayRecover || performance.now() - this.#renewedAt > options.staleMs) {
-        this.#lose(error as Error)
-      }
-    } finally {
-      this.#renewingTo = undefined
-    }
   }
 
   #lose(cause: Error): void {
@@ -122,6 +97,7 @@ class FileLock {
 
   #end(): void {
     this.#isHeld = false
+    closeSync(this.#file)
     clearTimeout(this.#timer)
     process.off('exit', this.#removeAtExit)
   }

@@ -1,7 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { utimesSync } from 'node:fs'
-import { readdir, readFile, rm, rmdir, unlink, utimes, writeFile } from 'node:fs/promises'
+import { statSync, utimesSync } from 'node:fs'
+import { mkdir, readdir, readFile, rm, rmdir, unlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/testing'
@@ -125,6 +125,20 @@ t.test('who loses the lock is told, who gives up waiting is let go', async (t) =
     /inside/,
   )
   t.same(await readdir(folder), [], 'released after a failure too')
+})
+
+t.test('a lock that another process made is not taken back by its times', async (t) => {
+  const path = join(t.testdir({}), 'thing')
+  const { signal } = new AbortController()
+  const staleMs = 10_000
+  await withLock(path, { signal, staleMs }, async (kept) => {
+    const { mtime } = statSync(`${path}.lock`)
+    await rmdir(`${path}.lock`)
+    await mkdir(`${path}.lock`)
+    utimesSync(`${path}.lock`, mtime, mtime)
+    if (!kept.aborted) await once(kept, 'abort')
+  })
+  t.same(await readdir(join(path, '..')), ['thing.lock'], "the other one's stays")
 })
 
 t.test("a folder of batches is one process's until that one ends", async (t) => {
