@@ -32,7 +32,8 @@ export function serveRoutes(
         const query = route.query === undefined ? {} : readQuery(ctx, route.query)
         const fields = route.body && checkFields(route, await readJsonBody(ctx), unknown, logger)
         const id = ctx.get('X-Conversation-Id')
-        if (id !== '' && isStreamedPost(route, fields)) session = streams.begin(keyName, id)
+        if (id !== '' && isStreamedPost(route, fields))
+          session = streams.begin(keyName, id, left.signal)
         // of a client that may come back, until the answer is over; else while it is connected
         const signal = session?.signal ?? left.signal
         const call = httpCall(ctx, { fields, query, params, engines }, signal)

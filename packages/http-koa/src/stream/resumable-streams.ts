@@ -27,6 +27,8 @@ const keptMs = 5 * 60_000
 const mostOfAll = 64 * 2 ** 20
 const mostSessions = 1000
 const longestId = 512
+/** Streams of a key that are computed while nobody reads them. */
+const mostLeft = 16
 
 /** An event of a stream. */
 interface KeptEvent {
@@ -52,8 +54,8 @@ export class StreamSession implements StreamWriter {
   readonly isFull = false
   /** Whether its answer has begun, so that there is something to read, now or later. */
   isOpen = false
-  /** Whether it was ended before the answer was complete. */
-  isCancelled = false
+  /** Whether it was ended before the answer was complete: nobody will read what is written. */
+  destroyed = false
   /** When it ended, in milliseconds since the epoch; undefined while it is written. */
   endedAt: number | undefined
   /** Bytes of the whole stream so far. */
@@ -64,14 +66,17 @@ export class StreamSession implements StreamWriter {
   readonly #waiting = new Set<() => void>()
   #next = 0
   #client: StreamWriter | undefined
+  #readers = 0
 
   /**
    * @param key - of its client and its id
+   * @param left - fires when its first client has left; absent: it is meant to be computed without one
    * @param startedAt - milliseconds since the epoch
    */
   constructor(
     readonly key: string,
     private readonly clock: Clock,
+    private readonly left?: AbortSignal,
     readonly startedAt = clock.now(),
   ) {}
 
@@ -80,9 +85,9 @@ export class StreamSession implements StreamWriter {
     return this.#over.signal
   }
 
-  /** Whether nobody will read what is written. */
-  get destroyed(): boolean {
-    return this.isCancelled
+  /** Whether it is computed while nobody reads it. */
+  get isLeft(): boolean {
+    return this.endedAt === undefined && this.left?.aborted === true && this.#readers === 0
   }
 
   /** Bytes that are kept. */
@@ -111,12 +116,12 @@ export class StreamSession implements StreamWriter {
     this.endedAt = this.clock.now()
     this.#client?.end()
     this.#wake()
-    this.#over.abort(this.isCancelled ? cancelled('its stream was stopped') : undefined)
+    this.#over.abort(this.destroyed ? cancelled('its stream was stopped') : undefined)
   }
 
   /** Ends it before the answer is complete, which stops the request behind it. */
   cancel(): void {
-    if (this.endedAt === undefined) this.isCancelled = true
+    if (this.endedAt === undefined) this.destroyed = true
     this.end()
   }
 
@@ -138,10 +143,12 @@ export class StreamSession implements StreamWriter {
   }
 
   /**
-   * Writes what is kept from an event or a byte on, and what is still to come, until the signal fires. Who
-   * reads so slowly that the next event is kept no longer is disconnected.
+   * Writes what is kept from an event or a byte on, and what is still to come, until the signal fires. Who reads so
+   * slowly that the next event is kept no longer is disconnected.
    */
   async read(from: StreamPlace, writer: StreamWriter, signal: AbortSignal): Promise<void> {
+    this.#readers++
+    signal.addEventListener('abort', () => this.#readers--, { once: true })
     let place = from
     let wake = (): void => {}
     signal.addEventListener('abort', () => wake())
@@ -179,10 +186,7 @@ export class StreamSession implements StreamWriter {
   }
 }
 
-/**
- * Streams that clients can come back to, by the id that a client sent as `X-Conversation-Id`. Those of
- * another API key are not found.
- */
+/** Streams that clients can come back to, by the id that they sent as `X-Conversation-Id`. Another key's are not found. */
 export class ResumableStreams {
   /** Oldest first: a new one of an id waits behind the others until it is accepted. */
   readonly #sessions = new Set<StreamSession>()
@@ -191,14 +195,18 @@ export class ResumableStreams {
   constructor(private readonly clock: Clock) {}
 
   /**
-   * Begins the stream of an id, before anything waits for the model: from here on its client can leave,
-   * come back and stop it. Earlier ones of the id are stopped when it is accepted.
+   * Begins the stream of an id, before anything waits for the model: from here on its client can leave, come back and
+   * stop it. Earlier ones of the id are stopped when it is accepted; of many that a key has left, the oldest.
    *
+   * @param left - fires when its client has left; absent: it is meant to be computed without one
    * @throws `invalid_request` for a wrong id
    */
-  begin(keyName: string | undefined, id: string): StreamSession {
-    const session = new StreamSession(keyOf(keyName, id), this.clock)
+  begin(keyName: string | undefined, id: string, left?: AbortSignal): StreamSession {
+    const session = new StreamSession(keyOf(keyName, id), this.clock, left)
     this.#sessions.add(session)
+    const isLeft = (each: StreamSession) => each.isLeft && each.key.startsWith(keyOf(keyName, ''))
+    const stop = (): void => this.#stop([...this.#sessions].filter(isLeft).slice(0, -mostLeft))
+    left?.addEventListener('abort', stop, { once: true })
     this.#drop()
     return session
   }
@@ -207,21 +215,17 @@ export class ResumableStreams {
   accept(session: StreamSession, client?: StreamWriter): void {
     session.open(client)
     const all = this.#of(session.key)
-    for (const former of all.slice(0, Math.max(0, all.indexOf(session)))) {
-      former.cancel()
-      this.#sessions.delete(former)
-    }
+    this.#stop(all.slice(0, Math.max(0, all.indexOf(session))))
   }
 
   /**
-   * The request failed: its stream ends, and is forgotten unless there was something to read; the others
-   * stay.
+   * The request failed: its stream ends, and is forgotten unless there was something to read; the others stay.
    *
-   * @returns the error to answer with: as with llama-server, who stops a stream that has not begun is told
-   *   that the request was wrong
+   * @returns the error to answer with: as with llama-server, who stops a stream that has not begun is told that the
+   *   request was wrong
    */
   fail(session: StreamSession, error: unknown): unknown {
-    const wasStopped = session.isCancelled && !session.isOpen
+    const wasStopped = session.destroyed && !session.isOpen
     session.cancel()
     if (!session.isOpen) this.#sessions.delete(session)
     if (!wasStopped) return error
@@ -237,10 +241,7 @@ export class ResumableStreams {
   }
 
   /** The latest streams of an id, and of this id with `::` and more behind it. */
-  findAll(
-    keyName: string | undefined,
-    id: string,
-  ): (readonly [id: string, session: StreamSession])[] {
+  findAll(keyName: string | undefined, id: string) {
     this.#drop()
     const key = keyOf(keyName, id)
     const own = keyOf(keyName, '').length
@@ -251,15 +252,17 @@ export class ResumableStreams {
       latest.delete(session.key)
       latest.set(session.key, session)
     }
-    return [...latest].map(([name, session]) => [name.slice(own), session])
+    return [...latest].map(([name, session]) => [name.slice(own), session] as const)
   }
 
   /** Stops and forgets the streams of an id, if there are any. */
   stop(keyName: string | undefined, id: string): void {
-    for (const session of this.#of(keyOf(keyName, id))) {
-      session.cancel()
-      this.#sessions.delete(session)
-    }
+    this.#stop(this.#of(keyOf(keyName, id)))
+  }
+
+  #stop(sessions: readonly StreamSession[]): void {
+    for (const session of sessions) session.cancel()
+    for (const session of sessions) this.#sessions.delete(session)
   }
 
   #of(key: string): readonly StreamSession[] {

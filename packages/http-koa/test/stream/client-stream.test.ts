@@ -322,19 +322,43 @@ t.test('a stream goes on until another one of its id is accepted', (t) => {
   t.equal(streams.find(undefined, 'c'), running, 'what was refused leaves the one before')
   const [waiting, last] = [ask(), ask()]
   accept(last)
-  t.ok(running.isCancelled)
-  t.ok(waiting.isCancelled, 'and that one has not begun')
-  t.notOk(last.isCancelled)
+  t.ok(running.destroyed)
+  t.ok(waiting.destroyed, 'and that one has not begun')
+  t.notOk(last.destroyed)
   streams.fail(waiting, new Error('stopped'))
   t.equal(streams.find(undefined, 'c'), last)
   const [first, second] = [ask(), ask()]
   accept(first)
-  t.ok(last.isCancelled)
-  t.notOk(second.isCancelled, 'that of two which came later waits on')
+  t.ok(last.destroyed)
+  t.notOk(second.destroyed, 'that of two which came later waits on')
   streams.stop(undefined, 'c')
-  t.ok(first.isCancelled && second.isCancelled, 'to stop an id stops all of it')
+  t.ok(first.destroyed && second.destroyed, 'to stop an id stops all of it')
   t.match(first.signal.reason, { code: 'cancelled', message: /its stream was stopped$/ })
   t.equal(streams.find(undefined, 'c'), undefined)
+  t.end()
+})
+
+t.test('of the streams that a key has left, the last ones go on', (t) => {
+  const streams = new ResumableStreams(new SimulatedClock(0))
+  const left = new AbortController()
+  const begin = (key: string, nth: number, signal?: AbortSignal) =>
+    streams.begin(key, `c${nth}`, signal)
+  const others = [begin('b', 0, left.signal), begin('a', 99), begin('a', 98, AbortSignal.any([]))]
+  const all = Array.from({ length: 18 }, (_, nth) => begin('a', nth, left.signal))
+  const reading = new AbortController()
+  void all[0]!.read({ offset: 0 }, createClient(), reading.signal)
+  left.abort()
+  const stopped = () => all.flatMap(({ destroyed }, nth) => (destroyed ? [nth] : []))
+  t.same(stopped(), [1], 'the first one is read again')
+  reading.abort()
+  const next = new AbortController()
+  begin('a', 18, next.signal)
+  next.abort()
+  t.same(stopped(), [0, 1, 2])
+  t.notOk(
+    others.some(({ destroyed }) => destroyed),
+    'of others, in the background, connected',
+  )
   t.end()
 })
 
@@ -388,7 +412,7 @@ t.test('of a long stream the end is kept', async (t) => {
   clock.advance(1)
   session.end()
   session.cancel()
-  t.same([session.endedAt, session.isCancelled, client.ended], [1, false, 1])
+  t.same([session.endedAt, session.destroyed, client.ended], [1, false, 1])
   t.ok(session.signal.aborted)
   await read({ afterId: 13 }).done
 })
