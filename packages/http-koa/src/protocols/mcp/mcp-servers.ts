@@ -49,14 +49,6 @@ const callMs = 120_000
 /** What a server over HTTP answers to a session of before it started again: 404, or 400 from the reference's SDKs. */
 const lostSession: ReadonlySet<number> = new Set([400, 404])
 
-/** What an error of the client may say. */
-interface Failure {
-  readonly code?: unknown
-  readonly message?: string
-  /** Of HTTP. */
-  readonly status?: number
-}
-
 /** A result that is longer is cut: models would have to read it. */
 const mostResult = 100_000
 
@@ -66,7 +58,7 @@ const mostResult = 100_000
  */
 export class McpServers {
   readonly #clients = new Map<string, Promise<Client>>()
-  #isClosed = false
+  readonly #closing = new AbortController()
 
   constructor(private readonly servers: Readonly<Record<string, McpServerOptions>>) {}
 
@@ -106,7 +98,8 @@ export class McpServers {
 
   /** Ends the programs and connections, and begins none again. */
   async close(): Promise<void> {
-    this.#isClosed = true
+    // One that is being connected to may never answer.
+    this.#closing.abort()
     const clients = [...this.#clients.values()]
     this.#clients.clear()
     await Promise.allSettled(clients.map(async (client) => await (await client).close()))
@@ -116,36 +109,35 @@ export class McpServers {
     const options = Object.hasOwn(this.servers, server) ? this.servers[server] : undefined
     if (options === undefined) {
       const known = this.names.join(', ')
-      throw new CllmError(
-        'not_found',
-        `There is no MCP server "${server.slice(0, 64)}": there is ${known}`,
-      )
+      const message = `There is no MCP server "${server.slice(0, 64)}": there is ${known}`
+      throw new CllmError('not_found', message)
     }
     const connected = this.#connected(server, options)
     try {
       return await ask(await connected)
     } catch (cause) {
       if (CllmError.isInstance(cause)) throw cause
-      const { code, message, status } = cause as Failure
-      // JSON-RPC's code of wrong parameters: the server is well.
+      // What is its own has JSON-RPC's code, what is HTTP's a status.
+      const { code, message, status } = cause as Error & { code?: unknown; status?: number }
+      // Wrong parameters: the server is well.
       if (code === -32_602)
         throw new CllmError('invalid_request', `${server}: ${message}`, { cause })
       if (status !== undefined && lostSession.has(status)) {
         this.#forget(server, connected)
         void connected.then(async (client) => await client.close()).catch(() => {})
       }
-      throw new CllmError('backend_failed', `The MCP server ${server} failed: ${message}`, {
-        cause,
-      })
+      const what = `The MCP server ${server} failed: ${message}`
+      throw new CllmError('backend_failed', what, { cause })
     }
   }
 
   #connected(name: string, options: McpServerOptions): Promise<Client> {
-    if (this.#isClosed) throw new CllmError('shutting_down', 'The MCP servers are being closed')
+    if (this.#closing.signal.aborted)
+      throw new CllmError('shutting_down', 'The MCP servers are being closed')
     const known = this.#clients.get(name)
     if (known !== undefined) return known
     const forget = (): void => this.#forget(name, connected)
-    const connected = connect(options, forget)
+    const connected = this.#connect(options, forget)
     connected.catch(forget)
     this.#clients.set(name, connected)
     return connected
@@ -154,22 +146,24 @@ export class McpServers {
   #forget(name: string, client: Promise<Client>): void {
     if (this.#clients.get(name) === client) this.#clients.delete(name)
   }
-}
 
-async function connect(options: McpServerOptions, onClose: () => void): Promise<Client> {
-  const sdk = await import('@modelcontextprotocol/client')
-  const client = new sdk.Client({ name: 'cllm', version: '1' })
-  // oxlint-disable-next-line unicorn/prefer-add-event-listener -- it is no EventTarget
-  client.onclose = onClose
-  if ('url' in options) {
-    const { url, headers } = options
-    const more = defined({ requestInit: headers && { headers } })
-    await client.connect(new sdk.StreamableHTTPClientTransport(new URL(url), more))
-  } else {
-    const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio')
-    await client.connect(new StdioClientTransport({ ...defined(options), stderr: 'ignore' }))
+  async #connect(options: McpServerOptions, onClose: () => void): Promise<Client> {
+    const sdk = await import('@modelcontextprotocol/client')
+    const client = new sdk.Client({ name: 'cllm', version: '1' })
+    const { signal } = this.#closing
+    // oxlint-disable-next-line unicorn/prefer-add-event-listener -- it is no EventTarget
+    client.onclose = onClose
+    if ('url' in options) {
+      const { url, headers } = options
+      const more = defined({ requestInit: headers && { headers } })
+      await client.connect(new sdk.StreamableHTTPClientTransport(new URL(url), more), { signal })
+    } else {
+      const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio')
+      const program = new StdioClientTransport({ ...defined(options), stderr: 'ignore' })
+      await client.connect(program, { signal })
+    }
+    return client
   }
-  return client
 }
 
 /**

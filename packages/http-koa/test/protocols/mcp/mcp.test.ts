@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
@@ -10,7 +12,7 @@ import { MCP_SERVERS, openAiProtocol, Services } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { mcp } from '../../../src/protocols/mcp/mcp-protocol.js'
 import { McpServers } from '../../../src/protocols/mcp/mcp-servers.js'
-import { serve } from '../../serve.js'
+import { serve, until } from '../../serve.js'
 
 const entry = fileURLToPath(new URL('tool-server.mjs', import.meta.url))
 const weather = { command: process.execPath, args: [entry], env: { SCALE: 'Celsius' } }
@@ -40,6 +42,20 @@ t.test('tools of a server that is started over stdio', async (t) => {
   t.match(await forecast('Oslo'), { content: /^Oslo/ }, 'it is started again')
   await t.rejects(servers.tools('other'), { code: 'not_found', message: /there is weather/ })
   await t.rejects(servers.call('__proto__', {}, signal), { code: 'not_found' })
+})
+
+t.test('one that never answers does not keep the others from being closed', async (t) => {
+  const silent = createServer(() => {}).listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  t.teardown(() => silent.close().closeAllConnections())
+  const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`
+  const begun = join(t.testdir({}), 'begun')
+  const args = ['-e', 'fs.writeFileSync(process.argv[1], "1"); setInterval(() => {}, 1e6)', begun]
+  const servers = new McpServers({ program: { command: process.execPath, args }, far: { url } })
+  const asked = Promise.allSettled([servers.tools('program'), servers.tools('far')])
+  await Promise.all([once(silent, 'request'), until(() => existsSync(begun))])
+  await servers.close()
+  for (const { status } of await asked) t.equal(status, 'rejected')
 })
 
 /** A server over HTTP with one tool, which can be started again at its address. */
