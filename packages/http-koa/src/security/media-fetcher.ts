@@ -16,8 +16,6 @@ export interface MediaUrlOptions {
   readonly hosts: readonly string[]
   /** Largest file, in bytes; default 10 MiB. */
   readonly limitBytes?: number
-  /** Milliseconds for a file with all redirects; default 10,000. */
-  readonly timeoutMs?: number
   /** Resolves names; default: as the system does. */
   readonly lookup?: LookupAll
 }
@@ -31,6 +29,12 @@ export type LookupAll = (
 
 const mostRedirects = 3
 
+/** Milliseconds for a file with all redirects. */
+const mostMs = 10_000
+
+/** Files that are fetched at a time: each may take a descriptor of this process for as long as its server likes. */
+const mostAtOnce = 256
+
 /**
  * Fetches the images and sounds that clients name by URL, so that nobody reaches through this server what it alone can
  * reach: a name is resolved once, its addresses are checked, and the connection goes to one of these; each redirect is
@@ -38,19 +42,13 @@ const mostRedirects = 3
  */
 export class MediaFetcher {
   readonly #hosts: ReadonlySet<string>
-  readonly #limit: number
-  readonly #timeoutMs: number
-  readonly #lookup: LookupAll
+  #fetching = 0
 
   constructor(
-    options: MediaUrlOptions,
+    private readonly options: MediaUrlOptions,
     private readonly clock: Clock,
   ) {
-    const { hosts, limitBytes = 10 * 1024 * 1024, timeoutMs = 10_000 } = options
-    this.#hosts = new Set(hosts.map((host) => host.toLowerCase()))
-    this.#limit = limitBytes
-    this.#timeoutMs = timeoutMs
-    this.#lookup = options.lookup ?? lookup
+    this.#hosts = new Set(options.hosts.map((host) => host.toLowerCase()))
   }
 
   /**
@@ -59,7 +57,8 @@ export class MediaFetcher {
    * @param field - where its URL is in the request
    * @param until - aborts when nobody wants it any more
    * @param count - takes its bytes as they come; what it throws ends the fetching
-   * @throws `unsupported` for a server that is not allowed, `body_too_large`, `invalid_media` for what cannot be fetched
+   * @throws `unsupported` for a server that is not allowed, `body_too_large`, `invalid_media` for what cannot be fetched,
+   * `queue_full` where too many are being fetched
    */
   async fetch(
     url: string,
@@ -67,9 +66,13 @@ export class MediaFetcher {
     until: AbortSignal | undefined,
     count: (bytes: number) => void,
   ): Promise<string> {
+    if (this.#fetching >= mostAtOnce) {
+      throw new CllmError('queue_full', `${mostAtOnce} files are being fetched, which is the limit`)
+    }
+    this.#fetching++
     const over = new AbortController()
-    const cancel = this.clock.at(this.clock.now() + this.#timeoutMs, () =>
-      over.abort(new Error(`it took more than ${this.#timeoutMs} ms`)),
+    const cancel = this.clock.at(this.clock.now() + mostMs, () =>
+      over.abort(new Error(`it took more than ${mostMs} ms`)),
     )
     const signals = until === undefined ? [over.signal] : [over.signal, until]
     try {
@@ -80,11 +83,13 @@ export class MediaFetcher {
       const what = reason instanceof CllmError ? reason.message : fetchProblem(reason as Error)
       throw new CllmError(code, `${field}: ${what}`, { cause, details: { field } })
     } finally {
+      this.#fetching--
       cancel()
     }
   }
 
   async #follow(url: string, signal: AbortSignal, count: (bytes: number) => void): Promise<string> {
+    const { limitBytes = 10 * 1024 * 1024 } = this.options
     let at = url
     for (let redirects = 0; redirects <= mostRedirects; redirects++) {
       const answer = await this.#ask(at, signal)
@@ -96,7 +101,7 @@ export class MediaFetcher {
         }
         if (status !== 200) throw new Error(`its server answers ${status}`)
         const length = headers['content-length'] ?? ''
-        const file = await readWithin(answer, this.#limit, length, count, 'file')
+        const file = await readWithin(answer, limitBytes, length, count, 'file')
         return file.toString('base64')
       } finally {
         answer.destroy()
@@ -139,7 +144,8 @@ export class MediaFetcher {
   /** Gives a connection the addresses of a name, all of which must be allowed. */
   #resolve(isNamed: boolean): LookupFunction {
     return (host, { all }, done) => {
-      this.#lookup(host, { all: true }, (error, found) => {
+      const find = this.options.lookup ?? lookup
+      find(host, { all: true }, (error, found) => {
         try {
           if (error !== null) throw error
           const [first] = found
@@ -155,12 +161,18 @@ export class MediaFetcher {
   }
 }
 
+/** Has a public address, and tells each machine of Azure its secrets. */
+const azureHost = '168.63.129.16'
+
 /** @throws `unsupported` for an address that is not one of the public internet */
 function checkAddress(address: string): void {
   // a mapped address of the old kind counts as what it is mapped from
-  const range = ipaddr.process(address).range()
-  if (range === 'unicast') return
-  const message = `its server has no public address (${range}): --media-urls takes such a one as HOST:PORT`
+  const ip = ipaddr.process(address)
+  const range = ip.range()
+  // what is not assigned is unicast, too: only 2000::/3 is, and ::7f00:1 once was a way to write 127.0.0.1
+  const isAssigned = ip.kind() === 'ipv4' || ip.toByteArray()[0]! >> 5 === 1
+  if (range === 'unicast' && isAssigned && ip.toString() !== azureHost) return
+  const message = `its server has no public address (${range === 'unicast' ? 'reserved' : range}): --media-urls takes such a one as HOST:PORT`
   throw new CllmError('unsupported', message)
 }
 

@@ -152,6 +152,10 @@ t.test('what is behind this server is not reached through it', async (t) => {
     ['http://[::ffff:10.0.0.1]/', /private/],
     ['http://[64:ff9b::7f00:1]/', /rfc6052/],
     ['http://[fe80::1]/', /linkLocal/],
+    ['http://[::127.0.0.1]/', /reserved/],
+    ['http://[4000::1]/', /reserved/],
+    ['http://168.63.129.16/', /reserved/],
+    ['http://[::ffff:168.63.129.16]/', /reserved/],
     ['http://0.0.0.0/', /unspecified/],
     ['https://user:word@169.254.169.254/latest/meta-data/', /linkLocal/],
     ['http://metadata.test/', /linkLocal/],
@@ -230,4 +234,13 @@ t.test('a request fetches when it is read, and ends with its signal', async (t) 
   await until(() => asked.length === 1)
   leaving.abort()
   await t.rejects(first, { code: 'cancelled' })
+
+  const left = new AbortController()
+  const url = (nth: number) => `http://pictures.test:${port}/${nth}`
+  const fetch = async (nth: number) => await fetcher.fetch(url(nth), 'image', left.signal, () => {})
+  const all = Promise.allSettled(Array.from({ length: 256 }, async (_, nth) => await fetch(nth)))
+  await t.rejects(fetch(256), { code: 'queue_full', message: /256 files are being fetched/ })
+  left.abort()
+  await all
+  await t.rejects(fetch(257), { code: 'invalid_media' }, 'places are free again')
 })
