@@ -120,13 +120,17 @@ export function beginRequest(
   }
 }
 
-/** Refuses requests until the server is ready, and when it stops. */
+/** Refuses requests until the server is ready, when it stops, and those to no host or to several. */
 export function guardGate(
   gate: { readonly isClosing: boolean },
   isReady: () => boolean = () => true,
 ): Middleware<KoaState> {
   let isOpen = false
   return async (ctx, next) => {
+    const hosts = ctx.req.headersDistinct['host']?.length ?? 0
+    if (hosts > 1 || (hosts === 0 && ctx.req.httpVersion === '1.1')) {
+      throw new CllmError('invalid_http', `Expected HTTP/1.1 with one Host, instead got ${hosts}`)
+    }
     if (ctx.state.match.routes[0]?.route.isAlways === true) return await next()
     if (gate.isClosing) {
       // The next request of this client may find another server.

@@ -149,6 +149,8 @@ export function createHttpServer(options: ConnectionOptions): Server {
     headersTimeout: headerTimeoutMs,
     // it would count for uploads as well
     requestTimeout: 0,
+    // Node's own refusal has no body: guardGate has one
+    requireHostHeader: false,
     connectionsCheckingInterval: Math.min(headerTimeoutMs, 10_000),
   }
   const server =

@@ -114,6 +114,9 @@ testEach('what is for admins only', async (t) => {
     t.not((await server.post(path, {}, as('root'))).status, 403, path)
   }
   t.not((await server.get('/lora-adapters', as('ann'))).status, 403, 'users may look at them')
+  const slots = async (key: string) => await (await server.get('/slots', as(key))).json()
+  t.hasStrict(await slots('root'), [{ n_past: 0 }])
+  t.notHas(await slots('ann'), [{ n_past: Number }], 'how long the prompts of others are')
 })
 
 testEach('what a key for metrics may', async (t) => {
@@ -438,6 +441,16 @@ testEach('pages and apps of the same machine, while only it reaches the server',
   )
   await until(() => rebound.closed)
   t.match(rebound.received, /^HTTP\/1\.1 403 /, 'a rebound name')
+  for (const [hosts, status] of [
+    ['', 400],
+    ['Host: a\r\nHost: b\r\n', 400],
+    ['Host: a\r\n', 200],
+  ] as const) {
+    const head = `GET /model/info HTTP/1.1\r\n${hosts}Connection: close\r\n\r\n`
+    const answer = await rawRequest(own.port, head)
+    await until(() => answer.closed)
+    t.match(answer.received, new RegExp(`^HTTP/1.1 ${status} [^]*application/json`), hosts)
+  }
   t.match(await (await ask(keyed, 'app://obsidian.md')).json(), {
     error: /--cors-origins apps all apps$/,
   })

@@ -12,6 +12,7 @@ import {
   modelQuery,
   peekInfo,
 } from '../../engines/model-queries.js'
+import { mayChangeServer } from '../../security/authenticate.js'
 import { adapterChoices } from '../../fields/generation-fields.js'
 import { parseFields } from '../../fields/fields.js'
 import { mediaMarker } from '../../fields/mixed-prompts.js'
@@ -134,7 +135,8 @@ async function slots(call: QueryCallOf<typeof slotsQuery>, llama: LlamaServerCon
     speculative: false,
     is_processing: state !== 'idle',
     state,
-    n_past: tokens,
+    // how long the prompts of others are is not for users
+    ...(mayChangeServer() && { n_past: tokens }),
   }))
 }
 
