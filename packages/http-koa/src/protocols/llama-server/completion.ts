@@ -193,6 +193,12 @@ const byModel = (token: LikelyToken) => ({ ...named(token), logprob: token.logpr
 
 const byDraw = (token: LikelyToken) => ({ ...named(token), prob: Math.exp(token.logprob) })
 
+/** How likely a token was in the draw, as llama-server says it. */
+export const drawnToken = (token: TokenLogprobs): object => ({
+  ...byDraw(token),
+  top_probs: token.top.map(byDraw),
+})
+
 /** How likely the tokens of an answer were, by the model or in the draw, as llama-server says it. */
 function probabilities(
   tokens: readonly TokenLogprobs[],
@@ -203,7 +209,7 @@ function probabilities(
     completion_probabilities: tokens.map((token) =>
       drawLogprobs === undefined
         ? { ...byModel(token), top_logprobs: token.top.map(byModel) }
-        : { ...byDraw(token), top_probs: token.top.map(byDraw) },
+        : drawnToken(token),
     ),
   }
 }

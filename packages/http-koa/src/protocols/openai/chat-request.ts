@@ -27,6 +27,7 @@ export const chatSchema = z.object({
   max_completion_tokens: maxTokensField.optional(),
   logprobs: boolean.optional(),
   top_logprobs: integer(0, 20).optional(),
+  post_sampling_probs: boolean.optional(),
   tools: toolsSchema.optional(),
   tool_choice: toolChoiceSchema.optional(),
   parallel_tool_calls: boolean.optional(),
@@ -92,7 +93,7 @@ export async function toChatRequest(
     ...shared,
     maxTokens: fields.max_completion_tokens ?? shared.maxTokens,
     constraint,
-    logprobs: logprobs ? top : undefined,
+    [fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']: logprobs ? top : undefined,
     marks,
   }
   return {

@@ -8,6 +8,7 @@ import { countPrompt, promptTextWithBos } from '../../request/prompt-text.js'
 import { timingsOf, usageOf, promptProgress, StreamTimings } from '../../request/usage.js'
 import { encoded, eventStream } from '../../routes/route.js'
 import type { Answer, CallOf, Call, Encoder } from '../../routes/route.js'
+import { drawnToken } from '../llama-server/completion.js'
 import { generationSettings } from '../llama-server/completion-request.js'
 import {
   type OpenAiContext,
@@ -53,7 +54,7 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
       ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
       ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, offered)) }),
     },
-    logprobs: request.logprobs !== undefined ? chatLogprobs(logprobs) : null,
+    logprobs: likelihoods(request, logprobs),
     finish_reason: finishOf(end.reason, calls.length > 0),
   }))
   const isVerbose = fields.verbose ?? verboseLevel.test(openAi.log?.level ?? '')
@@ -65,6 +66,15 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
     timings: timingsOf(answers[0]!.end),
     ...(isVerbose && { __verbose: await verboseOf(client, request) }),
   }
+}
+
+/** How likely tokens were: by the model as OpenAI says it, in the draw as llama-server does. */
+function likelihoods(
+  { logprobs, drawLogprobs }: GenerateRequest,
+  tokens: readonly TokenLogprobs[],
+): object | null {
+  if (drawLogprobs !== undefined) return { content: tokens.map(drawnToken) }
+  return logprobs === undefined ? null : chatLogprobs(tokens)
 }
 
 /** The levels at which llama-server's `--verbose` logs. */
@@ -103,7 +113,7 @@ const isMistral = (call: Call): boolean =>
 function chatChunks(
   call: CallOf<typeof chatSchema>,
   generations: readonly Generation[],
-  { form, offered }: ChatRequest,
+  { request, form, offered }: ChatRequest,
   head: object,
   write: (text: string) => void,
 ): Encoder<MergedEvent> {
@@ -128,7 +138,7 @@ function chatChunks(
     const { timed } = answers[index]!
     const timings = timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`
     const due = answers[index]!.logprobs.splice(0)
-    const logprobs = due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due))
+    const logprobs = due.length === 0 ? 'null' : JSON.stringify(likelihoods(request, due))
     write(
       `${opening}[{"index":${index},"delta":${delta},"logprobs":${logprobs},` +
         `"finish_reason":${JSON.stringify(finish)}}]${timings}${more}${closing}`,

@@ -625,6 +625,11 @@ testEach('log probabilities', async (t) => {
   t.same(streamed, content, 'streamed the same')
   const probable = (await ask(chat, { ...body, n_probs: 3 })).json['choices']
   t.match(probable, [{ logprobs: { content } }], "as llama-server's clients say it")
+  const drawn = { ...wanted, post_sampling_probs: true }
+  const ofDraw = [{ token: content[0]!.token, prob: Number, top_probs: [{ prob: Number }, {}, {}] }]
+  t.match((await ask(chat, drawn)).json['choices'], [{ logprobs: { content: ofDraw } }])
+  const inChunks = (await stream(chat, drawn)).map(({ choices }) => (choices as Choice[])[0])
+  t.match(inChunks.find((one) => one?.logprobs)?.logprobs?.content, ofDraw, "llama-server's form")
   const without = await ask(chat, { ...body, logprobs: false, top_logprobs: undefined, n_probs: 3 })
   t.match(without.json['choices'], [{ logprobs: null }], 'logprobs has the last word')
 
