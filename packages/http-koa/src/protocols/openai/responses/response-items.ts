@@ -7,6 +7,7 @@ import { contentOf, withNames } from '../../../chat/message-content.js'
 import { list } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Call } from '../../../routes/route.js'
+import type { KeptItems } from './kept-items.js'
 import { joinedName } from '../openai-tools.js'
 
 /** An item of a conversation, as a client sent it or as the server answered; each has an id here. */
@@ -72,14 +73,47 @@ export class RecentItems {
     }
   }
 
-  /** An input with the items that it names, except those of the turns before it, which stand there. */
-  filled(owner: string, input: Input | undefined, before: readonly KeptItem[]): Input {
-    return itemsOf(input ?? []).map((item) => {
+  /**
+   * An input with the items that it names, except those of the turns before it, which stand there.
+   *
+   * @param kept - where items are that were said before the server's start, or by another one
+   * @throws `unsupported` for the first that is nowhere
+   */
+  async filled(
+    owner: string,
+    input: Input | undefined,
+    before: readonly KeptItem[],
+    kept: Pick<KeptItems, 'response'> | undefined,
+  ): Promise<Input> {
+    const filled: Item[] = []
+    for (const [index, item] of itemsOf(input ?? []).entries()) {
       const { type, id } = item
-      if (type !== 'item_reference' || before.some((one) => one.id === id)) return item
-      return (this.#items.get(nameOf(owner, id))?.item as Item | undefined) ?? item
-    })
+      if (type !== 'item_reference' || before.some((one) => one.id === id)) filled.push(item)
+      else {
+        const find = () => this.#items.get(nameOf(owner, id))?.item as Item | undefined
+        if (find() === undefined) {
+          const of = kept && (await kept.response(owner, responseOf(id)).catch(() => undefined))
+          this.add(owner, of?.object.output ?? [])
+        }
+        filled.push(find() ?? noSuchItem(`input.${index}`))
+      }
+    }
+    return filled
   }
+}
+
+/** What the ids of responses begin with. */
+export const responsePrefix = 'resp_'
+
+/** The id of the response that the id of an item tells of. */
+const responseOf = (item: unknown): string =>
+  responsePrefix +
+  String(item)
+    .replace(/^[a-z]+_/, '')
+    .replace(/_\d+$/, '')
+
+function noSuchItem(field: string): never {
+  throw unsupported(field, 'there is no such item here; send the item itself')
 }
 
 const nameOf = (owner: string, id: unknown): string => JSON.stringify([owner, id])
@@ -195,7 +229,7 @@ export function toMessages(
         break
       case 'item_reference':
         if (before.some(({ id }) => id === item['id'])) break
-        throw unsupported(field, 'there is no such item here; send the item itself')
+        noSuchItem(field)
       default:
         // what only OpenAI's servers can do was not done here
         logger.warn({ field, type: item.type?.slice(0, 40) }, 'an item of the input is passed over')

@@ -4,6 +4,7 @@ import type { Call, CallOf } from '../../../routes/route.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { type JsonObject, parsedJson } from '../../../fields/fields.js'
 import { secondsNow, responseLogprob } from '../openai-answer.js'
+import { responsePrefix } from './response-items.js'
 import type { responsesSchema } from './responses-request.js'
 
 /** The kinds of items in an answer: reasoning, a message, a call of a function or a free-form tool. */
@@ -34,15 +35,22 @@ export interface OutputItem {
   readonly logprobs: TokenLogprobs[]
 }
 
-/** An item of this kind, whose text is still to come where none is given. */
+/**
+ * An item of a response, whose text is still to come where none is given.
+ *
+ * @param response - its id, which the item's tells: so the item is found again in what is kept
+ * @param index - its place in the answer
+ */
 export function newItem(
   { random }: Call,
-  kind: ItemKind,
-  given: Partial<Pick<OutputItem, 'text' | 'name' | 'namespace' | 'logprobs'>> = {},
+  response: string,
+  index: number,
+  given: Pick<OutputItem, 'kind'> & Partial<OutputItem>,
 ): OutputItem {
+  const { kind } = given
   const callId = isCall(kind) ? `call_${requestId(random)}` : ''
-  const id = `${prefixes[kind]}_${requestId(random)}`
-  return { kind, id, text: '', callId, name: '', logprobs: [], ...given }
+  const id = `${prefixes[kind]}_${response.slice(responsePrefix.length)}_${index}`
+  return { id, text: '', callId, name: '', logprobs: [], ...given }
 }
 
 /** Whether an item is a call. */

@@ -37,6 +37,7 @@ class ItemStream {
 
   constructor(
     private readonly asked: Call,
+    private readonly response: string,
     private readonly send: Send,
     private readonly offered: FunctionsByName | undefined,
   ) {}
@@ -86,10 +87,10 @@ class ItemStream {
   }
 
   #begin(kind: ItemKind, called: ClientFunction['called'] = { name: '' }): void {
-    if (this.items.length > 0) this.#finish()
-    const item = newItem(this.asked, kind, called)
+    const output_index = this.items.length
+    if (output_index > 0) this.#finish()
+    const item = newItem(this.asked, this.response, output_index, { kind, ...called })
     this.items.push(item)
-    const output_index = this.items.length - 1
     this.send('response.output_item.added', { output_index, item: itemBody(item, false) })
     if (isCall(kind)) return
     this.send('response.content_part.added', { ...this.#place, part: partOf(item) })
@@ -123,7 +124,7 @@ class ItemStream {
 
 /** What a stream is made of besides its answer. */
 export interface ResponseStreamOptions {
-  readonly head: object
+  readonly head: { readonly id: string }
   /** Whether each event says how it goes. */
   readonly hasTimings: boolean
   readonly offered: FunctionsByName | undefined
@@ -147,7 +148,7 @@ export function responseEvents(
     write(`event: ${type}\ndata: ${data}\n\n`)
   }
   const parser = createAnswerParser(form, true)
-  const answer = new ItemStream(call, send, offered)
+  const answer = new ItemStream(call, head.id, send, offered)
   const timings = new StreamTimings(call.clock, promptTokens)
   let end: EndEvent | undefined
   return {

@@ -14,7 +14,7 @@ import { withMcpTools } from '../../mcp/mcp-servers.js'
 import { type OpenAiContext, openAiErrorBody } from '../openai-answer.js'
 import { customInput } from '../openai-tools.js'
 import { type KeptItems, taken } from './kept-items.js'
-import { keptInput } from './response-items.js'
+import { keptInput, responsePrefix } from './response-items.js'
 import type { Found, Kept, KeptItem, ResponseObject } from './response-items.js'
 import { newItem, responseEnd, responseHead } from './response-object.js'
 import { responseEvents } from './response-stream.js'
@@ -36,15 +36,16 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
   const { content, reasoning, calls, end, ...answer } = await collectAnswer(generation, form)
   const logprobs = [...answer.logprobs]
   const isSaid = content !== '' || calls.length === 0
-  const items = [
-    ...(reasoning === '' ? [] : [newItem(call, 'reasoning', { text: reasoning })]),
-    ...(isSaid ? [newItem(call, 'message', { text: content, logprobs })] : []),
+  const said = [
+    ...(reasoning === '' ? [] : [{ kind: 'reasoning' as const, text: reasoning }]),
+    ...(isSaid ? [{ kind: 'message' as const, text: content, logprobs }] : []),
     ...calls.map(({ name, arguments: text }) =>
       offered?.get(name)?.isCustom === true
-        ? newItem(call, 'custom_tool_call', { name, text: customInput(text) })
-        : newItem(call, 'function_call', { ...(offered?.get(name)?.called ?? { name }), text }),
+        ? { kind: 'custom_tool_call' as const, name, text: customInput(text) }
+        : { kind: 'function_call' as const, ...(offered?.get(name)?.called ?? { name }), text },
     ),
   ]
+  const items = said.map((one, index) => newItem(call, head.id, index, one))
   const response = { ...head, ...responseEnd(call, end, items, answer.reasoningTokens) }
   return await keep(response)
 }
@@ -52,7 +53,8 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
 /** A disk that takes longer than these milliseconds has not kept a response. */
 const longestWriteMs = 10_000
 
-const newId = ({ random }: Pick<ResponsesCall, 'random'>): string => `resp_${requestId(random)}`
+const newId = ({ random }: Pick<ResponsesCall, 'random'>): string =>
+  `${responsePrefix}${requestId(random)}`
 
 /** Whose responses these are: those of each API key are its own. */
 export const ownerOf = ({ keyName }: Pick<ResponsesCall, 'keyName'>): string => keyName ?? ''
@@ -63,7 +65,7 @@ async function read(call: ResponsesCall, { defaults, kept, recent, mcp }: OpenAi
   const named = mcp && tools && (await withMcpTools(tools, mcp))
   const owner = ownerOf(call)
   const before = await itemsBefore(call.fields, owner, kept)
-  const input = recent.filled(owner, call.fields.input, before)
+  const input = await recent.filled(owner, call.fields.input, before, kept)
   const fields = { ...call.fields, tools: named ?? tools, input }
   const opened = call.open(fields.model)
   const own = defaults['/v1/responses']

@@ -49,25 +49,21 @@ const response = (id: string, status: string) => ({
   items: [],
 })
 
-t.test('the latest items are known by their ids, to their owner', (t) => {
+t.test('the latest items are known by their ids, to their owner', async (t) => {
   const recent = new RecentItems()
   const item = (id: string) => ({ id, type: 'message', content: id.repeat(6e6) })
-  const isKnown = (id: string, owner = 'own', before: readonly KeptItem[] = []) => {
-    const [found] = recent.filled(owner, [{ type: 'item_reference', id }], before)
-    return typeof found === 'object' && 'content' in found
-  }
+  const find = async (id: string, owner = 'own', before: readonly KeptItem[] = []) =>
+    await recent.filled(owner, [{ type: 'item_reference', id }], before, undefined)
+  const unknown = { message: /^input.0: there is no such item here/ }
   recent.add('own', [item('a'), item('b')])
   recent.add('own', [item('b')])
-  t.ok(isKnown('a'), 'what comes again counts once')
-  t.notOk(isKnown('a', 'other'))
-  t.notOk(isKnown('a', 'own', [item('a')]), 'it stands before the input')
+  t.match(await find('a'), [{ content: String }], 'what comes again counts once')
+  await t.rejects(find('a', 'other'), unknown)
+  const before = await find('a', 'own', [item('a')])
+  t.same(before, [{ type: 'item_reference', id: 'a' }], 'it stands before the input')
   recent.add('own', [item('c')])
-  t.same(
-    ['a', 'b', 'c'].map((id) => isKnown(id)),
-    [false, true, true],
-    'the oldest goes',
-  )
-  t.end()
+  await t.rejects(find('a'), unknown, 'the oldest goes')
+  for (const id of ['b', 'c']) t.match(await find(id), [{ id, content: String }])
 })
 
 t.test('what was removed before its answer is written is not kept', async (t) => {

@@ -323,6 +323,21 @@ t.test('what is computed in the background is cancelled or removed', async (t) =
   t.match(await ask('GET', `${path}/${removed.id}`), unknown)
 })
 
+t.test('an item that is kept is known by its id after a restart', async (t) => {
+  const { ask, folder } = await start(t)
+  const { json } = await ask('POST', path, { input: 'one' })
+  const [{ id }] = json['output'] as [Json]
+  const { ask: askNext } = await start(t, { folder })
+  const input = [{ content: 'one' }, { type: 'item_reference', id }, { content: 'two' }]
+  const named = { input: input.map((turn) => ({ role: 'user', ...turn })) }
+  t.match((await askNext('POST', path, named)).json, { output: said('second') })
+  const { ask: askElsewhere } = await start(t)
+  t.match(await askElsewhere('POST', path, named), {
+    status: 400,
+    json: { error: { param: 'input.1' } },
+  })
+})
+
 t.test('a server computes what another one computed in the background at its end', async (t) => {
   const seeds: unknown[] = []
   let left = 0
