@@ -10,6 +10,7 @@ import type { EndEvent, Generation, GenerationEvent } from '../../request/genera
 import { startThinking } from '../../request/limit-thinking.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
 import { type MessageRequest, type messageSchema, toMessageRequest } from './messages-request.js'
+import { lifetimes } from './cache-control.js'
 import type { AnswerPart } from '../../chat/answer/answer-part.js'
 
 /** The schema of Anthropic's errors. */
@@ -66,7 +67,7 @@ export async function messages(call: CallOf<typeof messageSchema>, defaults: Pro
   const { fields } = call
   const { model, client } = call.open(fields.model)
   const asked = await toMessageRequest(fields, client, defaults)
-  const { request, form, limit, keptTokens } = asked
+  const { request, form, limit } = asked
   const generation = (await startThinking(call, client, [request], limit))[0]!
   const head = {
     id: `msg_${generation.id}`,
@@ -86,7 +87,7 @@ export async function messages(call: CallOf<typeof messageSchema>, defaults: Pro
     ...head,
     content: contentOf(call, answer),
     ...stopOf(answer.end, answer.calls.length > 0),
-    usage: usageOf(answer.end.usage, answer.reasoningTokens, keptTokens),
+    usage: usageOf(answer.end.usage, answer.reasoningTokens, asked),
   }
 }
 
@@ -130,19 +131,24 @@ function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasCalls: b
  * Token counts; those of the input are apart from what was in the cache, and what is kept there from now on.
  *
  * @param thinking - this many of the answer's tokens are thoughts
- * @param kept - this many of the prompt's first tokens are kept
+ * @param asked - what is kept, and how long
  */
-function usageOf(usage: Usage, thinking: number, kept = 0) {
+function usageOf(usage: Usage, thinking: number, asked?: MessageRequest) {
   const { promptTokens, cachedTokens, generatedTokens } = usage
-  const created = Math.max(0, Math.min(kept, promptTokens) - cachedTokens)
+  const { keptTokens = 0, request } = { ...asked }
+  const created = Math.max(0, Math.min(keptTokens, promptTokens) - cachedTokens)
+  const isForHour = request?.keepMs === lifetimes['1h']
   return {
     input_tokens: promptTokens - cachedTokens - created,
     cache_creation_input_tokens: created,
     cache_read_input_tokens: cachedTokens,
     output_tokens: generatedTokens,
     output_tokens_details: { thinking_tokens: thinking },
+    cache_creation: {
+      ephemeral_5m_input_tokens: isForHour ? 0 : created,
+      ephemeral_1h_input_tokens: isForHour ? created : 0,
+    },
     // Anthropic's servers say more; its types want each of these at least as null
-    cache_creation: null,
     inference_geo: null,
     server_tool_use: null,
     service_tier: null,
@@ -224,13 +230,13 @@ function messageEvents(
   call: Call,
   { promptTokens }: Generation,
   head: object,
-  { form, keptTokens }: MessageRequest,
+  asked: MessageRequest,
   write: (text: string) => void,
 ): Encoder<GenerationEvent> {
   const send: Send = (type, members) => {
     write(`event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`)
   }
-  const parser = createAnswerParser(form, true)
+  const parser = createAnswerParser(asked.form, true)
   const blocks = new BlockStream(call, send)
   // What was in the cache is known at the end.
   const none = usageOf({ promptTokens, cachedTokens: 0, generatedTokens: 0 }, 0)
@@ -246,7 +252,7 @@ function messageEvents(
       if (event.type !== 'end') return
       blocks.push(parser.end())
       blocks.end()
-      const usage = usageOf(event.usage, parser.reasoningTokens, keptTokens)
+      const usage = usageOf(event.usage, parser.reasoningTokens, asked)
       send('message_delta', { delta: stopOf(event, blocks.hasCalls), usage })
       send('message_stop')
     },

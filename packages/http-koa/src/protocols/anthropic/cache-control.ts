@@ -7,7 +7,8 @@ export const cacheControl = z
   .object({ type: z.literal('ephemeral', 'ephemeral'), ttl: z.enum(['5m', '1h']).optional() })
   .nullish()
 
-const lifetimes = { '5m': 5 * 60_000, '1h': 60 * 60_000 } as const
+/** Milliseconds that something is kept, by Anthropic's words. */
+export const lifetimes = { '5m': 5 * 60_000, '1h': 60 * 60_000 } as const
 
 /** What the marks of a body ask for. */
 export interface Breakpoint {

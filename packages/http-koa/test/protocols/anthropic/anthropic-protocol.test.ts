@@ -38,7 +38,7 @@ const script = scriptAnswers(tokenizer, {
 type Json = Record<string, unknown>
 const path = '/v1/messages'
 const unsaid = {
-  cache_creation: null,
+  cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 0 },
   inference_geo: null,
   server_tool_use: null,
   service_tier: null,
@@ -81,8 +81,12 @@ testEach('what is marked is kept, and counted', async (t) => {
   t.equal(whole['input_tokens'], 0, 'the last message is marked: all is kept')
   t.equal(total(whole), whole['cache_creation_input_tokens'])
   const text = (letter: string) => ({ type: 'text', text: long(letter) })
-  const halves = await usageOf({ messages: [user([{ ...text('h'), ...mark }, text('i')])] })
+  const short = { cache_control: { type: 'ephemeral' } }
+  const halves = await usageOf({ messages: [user([{ ...text('h'), ...short }, text('i')])] })
   const kept = halves['cache_creation_input_tokens']!
+  const byTime = [first, halves].map((usage) => usage['cache_creation'])
+  t.match(byTime[0], { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: written })
+  t.match(byTime[1], { ephemeral_5m_input_tokens: kept, ephemeral_1h_input_tokens: 0 })
   t.ok(kept >= 90 && kept < 110, 'the marked block, and not the one behind it')
   const parts = [{ ...text('u'), ...mark }, text('v')]
   const ofSystem = await usageOf({ system: parts, messages: [user('three')] })
