@@ -71,11 +71,11 @@ async function tokenizeForVllm(call: Call, { prompt, messages, ...fields }: Toke
 
 /** The tokens' texts; U+FFFD for parts of a character. */
 async function textsOf(client: EngineClient, tokens: readonly TokenId[], signal: AbortSignal) {
-  const pieces = await piecesOf(client, tokens, signal)
-  return pieces.map((piece) =>
-    typeof piece === 'string' ? piece : new TextDecoder().decode(Uint8Array.from(piece)),
-  )
+  return (await piecesOf(client, tokens, signal)).map((piece) => bytesOf(piece).toString())
 }
+
+const bytesOf = (piece: string | number[]): Buffer =>
+  typeof piece === 'string' ? Buffer.from(piece) : Buffer.from(piece)
 
 function given(prompt: string | undefined): string {
   if (prompt !== undefined) return prompt
@@ -102,11 +102,11 @@ async function detokenize(call: CallOf<typeof detokenizeSchema>): Promise<Answer
   const { fields, signal } = call
   const { client } = call.open(fields.model)
   const pieces = await piecesOf(client, fields.tokens, signal)
-  const content = Buffer.concat(pieces.map((piece) => Buffer.from(piece as string))).toString()
-  const start = await client.detokenize(fields.tokens.slice(0, 1))
+  const content = Buffer.concat(pieces.map(bytesOf)).toString()
+  if (!content.startsWith(' ')) return { content, prompt: content }
   // vLLM's is without the space that tokenizers put before a text
-  const isSpaced = content.startsWith(' ') && !start.startsWith(' ')
-  return { content, prompt: isSpaced ? content.slice(1) : content }
+  const start = await client.detokenize(fields.tokens.slice(0, 1))
+  return { content, prompt: start.startsWith(' ') ? content : content.slice(1) }
 }
 
 /** The body of `POST /apply-template`. */

@@ -7,7 +7,6 @@ import { contentOf, withNames } from '../../../chat/message-content.js'
 import { list } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Call } from '../../../routes/route.js'
-import type { KeptItems } from './kept-items.js'
 import { joinedName } from '../openai-tools.js'
 
 /** An item of a conversation, as a client sent it or as the server answered; each has an id here. */
@@ -76,14 +75,15 @@ export class RecentItems {
   /**
    * An input with the items that it names, except those of the turns before it, which stand there.
    *
-   * @param kept - where items are that were said before the server's start, or by another one
+   * @param read - reads a response that is kept: what is not remembered is of before the server's start, or
+   *   of another one
    * @throws `unsupported` for the first that is nowhere
    */
   async filled(
     owner: string,
     input: Input | undefined,
     before: readonly KeptItem[],
-    kept: Pick<KeptItems, 'response'> | undefined,
+    read?: (response: string) => Promise<Pick<Kept<ResponseObject>, 'object'>>,
   ): Promise<Input> {
     const filled: Item[] = []
     for (const [index, item] of itemsOf(input ?? []).entries()) {
@@ -92,7 +92,7 @@ export class RecentItems {
       else {
         const find = () => this.#items.get(nameOf(owner, id))?.item as Item | undefined
         if (find() === undefined) {
-          const of = kept && (await kept.response(owner, responseOf(id)).catch(() => undefined))
+          const of = await read?.(responseOf(id)).catch(() => undefined)
           this.add(owner, of?.object.output ?? [])
         }
         filled.push(find() ?? noSuchItem(`input.${index}`))

@@ -65,7 +65,8 @@ async function read(call: ResponsesCall, { defaults, kept, recent, mcp }: OpenAi
   const named = mcp && tools && (await withMcpTools(tools, mcp))
   const owner = ownerOf(call)
   const before = await itemsBefore(call.fields, owner, kept)
-  const input = await recent.filled(owner, call.fields.input, before, kept)
+  const readKept = kept && (async (id: string) => await kept.response(owner, id))
+  const input = await recent.filled(owner, call.fields.input, before, readKept)
   const fields = { ...call.fields, tools: named ?? tools, input }
   const opened = call.open(fields.model)
   const own = defaults['/v1/responses']

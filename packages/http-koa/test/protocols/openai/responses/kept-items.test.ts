@@ -53,7 +53,7 @@ t.test('the latest items are known by their ids, to their owner', async (t) => {
   const recent = new RecentItems()
   const item = (id: string) => ({ id, type: 'message', content: id.repeat(6e6) })
   const find = async (id: string, owner = 'own', before: readonly KeptItem[] = []) =>
-    await recent.filled(owner, [{ type: 'item_reference', id }], before, undefined)
+    await recent.filled(owner, [{ type: 'item_reference', id }], before)
   const unknown = { message: /^input.0: there is no such item here/ }
   recent.add('own', [item('a'), item('b')])
   recent.add('own', [item('b')])
