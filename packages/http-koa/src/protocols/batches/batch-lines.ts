@@ -27,9 +27,6 @@ const lineSchema = z.object({
   body: z.record(z.string(), z.unknown()),
 })
 
-/** Throws where a line has more levels than the body of any request within it, or too many values. */
-const checkLine = (text: string): void => checkExtent(text, defaultJsonDepth + 1)
-
 /** The line in a text. Throws an error whose message says what is wrong. */
 export function parseLine(text: string, endpoint: string): BatchLine {
   // programs of Windows begin a file with a mark
@@ -41,7 +38,7 @@ export function parseLine(text: string, endpoint: string): BatchLine {
   const { url, body } = line.data
   if (url !== endpoint) throw new Error(`url: expected the batch's ${endpoint}, got ${url}`)
   if (body['stream'] === true) throw new Error('body.stream: a batch has no streams')
-  return { ...line.data, text }
+  return line.data
 }
 
 /**
@@ -79,7 +76,8 @@ async function checkLines(lines: AsyncIterable<PlacedLine>, endpoint: string) {
   for await (const { line, text } of lines) {
     total++
     try {
-      checkLine(text)
+      // as many levels as the body of any request within it
+      checkExtent(text, defaultJsonDepth + 1)
       const { custom_id: id } = parseLine(text, endpoint)
       if (ids.has(id))
         fail(`custom_id "${id.slice(0, 64)}" is in an earlier line, too`, line, 'custom_id')
@@ -127,13 +125,10 @@ export function lineSender(
 ): SendLine {
   const table = new RouteTable(protocols)
   const unknown = new UnknownFields()
-  const ask = async (line: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
-    const { text, url, body } = line
+  const ask = async ({ url, body }: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
     const { routes, errors } = table.match('POST', url)
     let headers: Readonly<Record<string, string>> = {}
     try {
-      // that of a batch from before there were these limits
-      checkLine(text)
       const key = requestScope.getStore()?.key
       if (key !== undefined) await access?.limit(key, (more) => (headers = { ...headers, ...more }))
       const [found] = routes

@@ -41,8 +41,6 @@ export interface BatchStore {
 /** A line of a batch, with its number in the file. */
 export interface NumberedBatchLine {
   readonly line: number
-  /** The line as it stands in the file. */
-  readonly text: string
   readonly custom_id: string
   readonly method: 'POST'
   readonly url: string

@@ -187,32 +187,23 @@ function pickFields(answer: object, { response_fields: names = [] }: CompletionF
   return Object.fromEntries(picked)
 }
 
-const named = ({ token, text, bytes }: LikelyToken) => ({ id: token, token: text, bytes })
-
-const byModel = (token: LikelyToken) => ({ ...named(token), logprob: token.logprob })
-
-const byDraw = (token: LikelyToken) => ({ ...named(token), prob: Math.exp(token.logprob) })
-
-/** How likely a token was in the draw, as llama-server says it. */
-export const drawnToken = (token: TokenLogprobs): object => ({
-  ...byDraw(token),
-  top_probs: token.top.map(byDraw),
-})
-
-/** How likely the tokens of an answer were, by the model or in the draw, as llama-server says it. */
-function probabilities(
-  tokens: readonly TokenLogprobs[],
-  { drawLogprobs }: Pick<GenerateRequest, 'drawLogprobs'>,
-): object {
-  if (tokens.length === 0) return {}
-  return {
-    completion_probabilities: tokens.map((token) =>
-      drawLogprobs === undefined
-        ? { ...byModel(token), top_logprobs: token.top.map(byModel) }
-        : drawnToken(token),
-    ),
-  }
+/** How likely a token was, by the model or in the draw, as llama-server says it. */
+export function likelihoodOf(token: TokenLogprobs, { drawLogprobs }: GenerateRequest): object {
+  const isDrawn = drawLogprobs !== undefined
+  const one = ({ token: id, text, bytes, logprob }: LikelyToken) => ({
+    id,
+    token: text,
+    bytes,
+    ...(isDrawn ? { prob: Math.exp(logprob) } : { logprob }),
+  })
+  return { ...one(token), [isDrawn ? 'top_probs' : 'top_logprobs']: token.top.map(one) }
 }
+
+/** How likely the tokens of an answer were. */
+const probabilities = (tokens: readonly TokenLogprobs[], request: GenerateRequest): object =>
+  tokens.length === 0
+    ? {}
+    : { completion_probabilities: tokens.map((token) => likelihoodOf(token, request)) }
 
 /**
  * The events where the prompt alone is wanted, so that the next request finds it computed: editors ask

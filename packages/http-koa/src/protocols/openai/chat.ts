@@ -8,7 +8,7 @@ import { countPrompt, promptTextWithBos } from '../../request/prompt-text.js'
 import { timingsOf, usageOf, promptProgress, StreamTimings } from '../../request/usage.js'
 import { encoded, eventStream } from '../../routes/route.js'
 import type { Answer, CallOf, Call, Encoder } from '../../routes/route.js'
-import { drawnToken } from '../llama-server/completion.js'
+import { likelihoodOf } from '../llama-server/completion.js'
 import { generationSettings } from '../llama-server/completion-request.js'
 import {
   type OpenAiContext,
@@ -16,7 +16,6 @@ import {
   toolCallOf,
   secondsNow,
   unknownFingerprint,
-  chatLogprobs,
   openAiErrorBody,
 } from './openai-answer.js'
 import { type chatSchema, finishOf, toChatRequest, type ChatRequest } from './chat-request.js'
@@ -45,6 +44,7 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
     )
   }
   const answers = await Promise.all(generations.map((one) => collectAnswer(one, form)))
+  const isLikely = (request.logprobs ?? request.drawLogprobs) !== undefined
   const choices = answers.map(({ content, reasoning, calls, end, logprobs }, index) => ({
     index,
     message: {
@@ -54,7 +54,7 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
       ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
       ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, offered)) }),
     },
-    logprobs: likelihoods(request, logprobs),
+    logprobs: isLikely ? chatLogprobs(logprobs, request) : null,
     finish_reason: finishOf(end.reason, calls.length > 0),
   }))
   const isVerbose = fields.verbose ?? verboseLevel.test(openAi.log?.level ?? '')
@@ -68,14 +68,11 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
   }
 }
 
-/** How likely tokens were: by the model as OpenAI says it, in the draw as llama-server does. */
-function likelihoods(
-  { logprobs, drawLogprobs }: GenerateRequest,
-  tokens: readonly TokenLogprobs[],
-): object | null {
-  if (drawLogprobs !== undefined) return { content: tokens.map(drawnToken) }
-  return logprobs === undefined ? null : chatLogprobs(tokens)
-}
+/** How likely tokens were, with their ids, as llama-server has them, too. */
+const chatLogprobs = (tokens: readonly TokenLogprobs[], request: GenerateRequest): object => ({
+  content: tokens.map((token) => likelihoodOf(token, request)),
+  refusal: null,
+})
 
 /** The levels at which llama-server's `--verbose` logs. */
 const verboseLevel = /^(trace|debug)$/
@@ -138,7 +135,7 @@ function chatChunks(
     const { timed } = answers[index]!
     const timings = timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`
     const due = answers[index]!.logprobs.splice(0)
-    const logprobs = due.length === 0 ? 'null' : JSON.stringify(likelihoods(request, due))
+    const logprobs = due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due, request))
     write(
       `${opening}[{"index":${index},"delta":${delta},"logprobs":${logprobs},` +
         `"finish_reason":${JSON.stringify(finish)}}]${timings}${more}${closing}`,

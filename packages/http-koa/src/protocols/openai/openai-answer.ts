@@ -126,12 +126,6 @@ export const responseLogprob = (token: TokenLogprobs): object => ({
   top_logprobs: token.top.map(logprobOf),
 })
 
-/** Probabilities as a chat has them. */
-export const chatLogprobs = (tokens: readonly TokenLogprobs[]): object => ({
-  content: tokens.map(responseLogprob),
-  refusal: null,
-})
-
 /**
  * Probabilities as a text completion has them.
  *

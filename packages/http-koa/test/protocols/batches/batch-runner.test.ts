@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Logger, silentLogger, SimulatedClock, systemRandom } from '@cllm/core'
+import { type Logger, SimulatedClock, systemRandom } from '@cllm/core'
 import { overriding } from '@cllm/host'
 import type { BatchObject } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
@@ -9,7 +9,7 @@ import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
 import { isUnderWay, newId, outputIds } from '../../../src/protocols/batches/batch-objects.js'
 import { BatchRunner } from '../../../src/protocols/batches/batch-runner.js'
 import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
-import { lineSender, type SendLine } from '../../../src/protocols/batches/batch-lines.js'
+import type { SendLine } from '../../../src/protocols/batches/batch-lines.js'
 import { until } from '../../serve.js'
 
 const endpoint = '/v1/chat/completions'
@@ -173,26 +173,6 @@ t.test('a line that would take long to be parsed is not', async (t) => {
       ],
     },
   })
-})
-
-t.test('a line of before that has too many levels now fails once', async (t) => {
-  const path = t.testdir({})
-  const first = await running(t, { path })
-  const id = await first.create(linesOf(2))
-  const { input_file_id: input } = await first.ended(id)
-  const [line] = (await readFile(first.folder.contentOf(input), 'utf8')).split('\n')
-  const deep = `{"x":${'['.repeat(200)}${']'.repeat(200)}}`
-  await writeFile(first.folder.contentOf(input), `${lineOf(7, deep)}\n${line}`)
-  const counts = { total: 3, completed: 0, failed: 0 }
-  const before = { status: 'in_progress', output_file_id: null, request_counts: counts } as const
-  await first.folder.update(id, () => before)
-  const services = { clock: new SimulatedClock(), random: systemRandom, logger: silentLogger }
-  const send = lineSender([], undefined as never, services, undefined)
-  const second = await running(t, { path, send })
-  const done = await second.ended(id)
-  t.match(done, { status: 'completed', request_counts: { completed: 2, failed: 1 } })
-  const failed = await readFile(second.folder.contentOf(done.error_file_id!), 'utf8')
-  t.match(failed, /^{.*"custom_id":"line-7".*"status_code":400.*at most 101 levels.*}\n$/)
 })
 
 t.test('what is held for a line is given back when the line ends', async (t) => {
