@@ -102,15 +102,8 @@ export class RecentItems {
   }
 }
 
-/** What the ids of responses begin with. */
-export const responsePrefix = 'resp_'
-
-/** The id of the response that the id of an item tells of. */
-const responseOf = (item: unknown): string =>
-  responsePrefix +
-  String(item)
-    .replace(/^[a-z]+_/, '')
-    .replace(/_\d+$/, '')
+/** The id of the response that the id of an item tells. */
+const responseOf = (item: unknown): string => String(item).replace(/^[a-z]+_\d+_/, '')
 
 function noSuchItem(field: string): never {
   throw unsupported(field, 'there is no such item here; send the item itself')

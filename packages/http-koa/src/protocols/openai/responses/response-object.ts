@@ -1,10 +1,8 @@
-import { requestId } from '@cllm/host'
 import { defined, type TokenLogprobs } from '@cllm/core'
 import type { Call, CallOf } from '../../../routes/route.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { type JsonObject, parsedJson } from '../../../fields/fields.js'
 import { secondsNow, responseLogprob } from '../openai-answer.js'
-import { responsePrefix } from './response-items.js'
 import type { responsesSchema } from './responses-request.js'
 
 /** The kinds of items in an answer: reasoning, a message, a call of a function or a free-form tool. */
@@ -18,7 +16,13 @@ export const textEvents = {
   custom_tool_call: 'custom_tool_call_input',
 } as const
 
-const prefixes = { reasoning: 'rs', message: 'msg', function_call: 'fc', custom_tool_call: 'ctc' }
+/** What the ids of items begin with. */
+export const prefixes = {
+  reasoning: 'rs',
+  message: 'msg',
+  function_call: 'fc',
+  custom_tool_call: 'ctc',
+}
 
 /** An item of the answer. */
 export interface OutputItem {
@@ -33,24 +37,6 @@ export interface OutputItem {
   readonly namespace?: string
   /** Of a message: those of its tokens, if they are wanted. */
   readonly logprobs: TokenLogprobs[]
-}
-
-/**
- * An item of a response, whose text is still to come where none is given.
- *
- * @param response - its id, which the item's tells: so the item is found again in what is kept
- * @param index - its place in the answer
- */
-export function newItem(
-  { random }: Call,
-  response: string,
-  index: number,
-  given: Pick<OutputItem, 'kind'> & Partial<OutputItem>,
-): OutputItem {
-  const { kind } = given
-  const callId = isCall(kind) ? `call_${requestId(random)}` : ''
-  const id = `${prefixes[kind]}_${response.slice(responsePrefix.length)}_${index}`
-  return { id, text: '', callId, name: '', logprobs: [], ...given }
 }
 
 /** Whether an item is a call. */

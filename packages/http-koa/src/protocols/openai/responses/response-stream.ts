@@ -1,7 +1,9 @@
 import type { TokenLogprobs } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import type { AnswerPart, ToolCall } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import type { EndEvent, Generation, GenerationEvent } from '../../../request/generation.js'
+import type { JsonObject } from '../../../fields/fields.js'
 import { promptProgress, StreamTimings, timingsOf } from '../../../request/usage.js'
 import type { Call, Encoder } from '../../../routes/route.js'
 import { openAiErrorBody, responseLogprob } from '../openai-answer.js'
@@ -9,20 +11,21 @@ import { CustomInput, type ClientFunction, type FunctionsByName } from '../opena
 import {
   isCall,
   itemBody,
-  newItem,
   outputOf,
   partOf,
+  prefixes,
   responseEnd,
   textEvents,
 } from './response-object.js'
 import type { ItemKind, OutputItem } from './response-object.js'
 
-type Send = (type: string, members: object) => void
+/** Sends an event. */
+export type Send = (type: string, members: JsonObject & { readonly response?: object }) => void
 
 const kinds = { text: 'message', reasoning: 'reasoning' } as const
 
 /** Extra members of a kind's text events. */
-const extrasOf = (kind: ItemKind, logprobs: readonly TokenLogprobs[]): object =>
+const extrasOf = (kind: ItemKind, logprobs: readonly TokenLogprobs[]): JsonObject =>
   kind === 'message' ? { logprobs: logprobs.map(responseLogprob) } : {}
 
 /** The items of an answer, streamed event by event. */
@@ -89,7 +92,15 @@ class ItemStream {
   #begin(kind: ItemKind, called: ClientFunction['called'] = { name: '' }): void {
     const output_index = this.items.length
     if (output_index > 0) this.#finish()
-    const item = newItem(this.asked, this.response, output_index, { kind, ...called })
+    const item: OutputItem = {
+      kind,
+      // it tells the response, in which it is found again
+      id: `${prefixes[kind]}_${output_index}_${this.response}`,
+      callId: isCall(kind) ? `call_${requestId(this.asked.random)}` : '',
+      text: '',
+      logprobs: [],
+      ...called,
+    }
     this.items.push(item)
     this.send('response.output_item.added', { output_index, item: itemBody(item, false) })
     if (isCall(kind)) return
@@ -112,7 +123,7 @@ class ItemStream {
     this.send('response.output_item.done', { output_index, item: itemBody(item, true, isCut) })
   }
 
-  get #place(): object {
+  get #place(): JsonObject {
     const { id, kind } = this.items.at(-1)!
     return {
       item_id: id,
@@ -125,6 +136,8 @@ class ItemStream {
 /** What a stream is made of besides its answer. */
 export interface ResponseStreamOptions {
   readonly head: { readonly id: string }
+  readonly form: AnswerForm
+  readonly generation: Generation
   /** Whether each event says how it goes. */
   readonly hasTimings: boolean
   readonly offered: FunctionsByName | undefined
@@ -134,20 +147,28 @@ export interface ResponseStreamOptions {
   readonly isKept: boolean
 }
 
-/** Writes an answer as the events of OpenAI's Responses API, in the order that it documents. */
-export function responseEvents(
-  call: Call,
-  { promptTokens }: Generation,
-  form: AnswerForm,
-  { head, hasTimings, offered, keep, isKept }: ResponseStreamOptions,
-  write: (text: string) => void,
-): Encoder<GenerationEvent> {
+/** Writes events with their numbers. */
+export function eventsTo(write: (text: string) => void): Send {
   let sequence_number = 0
-  const send: Send = (type, members) => {
+  return (type, members) => {
     const data = JSON.stringify({ type, sequence_number: sequence_number++, ...members })
     write(`event: ${type}\ndata: ${data}\n\n`)
   }
-  const parser = createAnswerParser(form, true)
+}
+
+/**
+ * Sends an answer as the events of OpenAI's Responses API, in the order that it documents.
+ *
+ * @param streams - whether calls come as they are written, instead of whole
+ */
+export function responseEvents(
+  call: Call,
+  { head, hasTimings, offered, keep, isKept, form, generation }: ResponseStreamOptions,
+  send: Send,
+  streams = true,
+): Encoder<GenerationEvent> {
+  const { promptTokens } = generation
+  const parser = createAnswerParser(form, streams)
   const answer = new ItemStream(call, head.id, send, offered)
   const timings = new StreamTimings(call.clock, promptTokens)
   let end: EndEvent | undefined

@@ -1,6 +1,5 @@
 import { CllmError, within } from '@cllm/core'
 import { requestId } from '@cllm/host'
-import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { publicError } from '../../../errors/error-body.js'
 import { withModelDefaults } from '../../../request/build-request.js'
 import { startGeneration } from '../../../request/generation.js'
@@ -12,12 +11,11 @@ import { openModel } from '../../../routes/driver.js'
 import type { ResumableStreams } from '../../../stream/resumable-streams.js'
 import { withMcpTools } from '../../mcp/mcp-servers.js'
 import { type OpenAiContext, openAiErrorBody } from '../openai-answer.js'
-import { customInput } from '../openai-tools.js'
 import { type KeptItems, taken } from './kept-items.js'
-import { keptInput, responsePrefix } from './response-items.js'
+import { keptInput } from './response-items.js'
 import type { Found, Kept, KeptItem, ResponseObject } from './response-items.js'
-import { newItem, responseEnd, responseHead } from './response-object.js'
-import { responseEvents } from './response-stream.js'
+import { responseHead } from './response-object.js'
+import { eventsTo, responseEvents, type Send } from './response-stream.js'
 import { itemsBefore, type responsesSchema, toResponsesRequest } from './responses-request.js'
 
 type ResponsesCall = CallOf<typeof responsesSchema>
@@ -27,34 +25,21 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
   const { fields } = call
   if (fields.background === true) return await answerLater(call, openAi)
   const asked = await ask(call, openAi, newId(call))
-  const { generation, form, offered, head, keep } = asked
+  const { events } = asked.generation
   if (fields.stream === true) {
-    return encoded(eventStream, generation.events, (write) =>
-      responseEvents(call, generation, form, asked, write),
-    )
+    return encoded(eventStream, events, (write) => responseEvents(call, asked, eventsTo(write)))
   }
-  const { content, reasoning, calls, end, ...answer } = await collectAnswer(generation, form)
-  const logprobs = [...answer.logprobs]
-  const isSaid = content !== '' || calls.length === 0
-  const said = [
-    ...(reasoning === '' ? [] : [{ kind: 'reasoning' as const, text: reasoning }]),
-    ...(isSaid ? [{ kind: 'message' as const, text: content, logprobs }] : []),
-    ...calls.map(({ name, arguments: text }) =>
-      offered?.get(name)?.isCustom === true
-        ? { kind: 'custom_tool_call' as const, name, text: customInput(text) }
-        : { kind: 'function_call' as const, ...(offered?.get(name)?.called ?? { name }), text },
-    ),
-  ]
-  const items = said.map((one, index) => newItem(call, head.id, index, one))
-  const response = { ...head, ...responseEnd(call, end, items, answer.reasoningTokens) }
-  return await keep(response)
+  let whole = {}
+  // that of the last event is whole
+  const send: Send = (_, { response }) => (whole = response ?? whole)
+  await encodeAll(responseEvents(call, asked, send, false), events)
+  return whole
 }
 
 /** A disk that takes longer than these milliseconds has not kept a response. */
 const longestWriteMs = 10_000
 
-const newId = ({ random }: Pick<ResponsesCall, 'random'>): string =>
-  `${responsePrefix}${requestId(random)}`
+const newId = ({ random }: Pick<ResponsesCall, 'random'>): string => `resp_${requestId(random)}`
 
 /** Whose responses these are: those of each API key are its own. */
 export const ownerOf = ({ keyName }: Pick<ResponsesCall, 'keyName'>): string => keyName ?? ''
@@ -188,7 +173,7 @@ async function compute(
   }
   try {
     const asked = await ask(own, openAi, id)
-    const { generation, form, fields, input } = asked
+    const { generation, fields, input } = asked
     const head = { ...asked.head, ...(lost && { created_at: lost.object['created_at'] }) }
     const object = head as ResponseObject
     const begun = { object, items: input, fields }
@@ -196,8 +181,8 @@ async function compute(
       throw new CllmError('storage_failed', 'The response cannot be kept; the log says why')
     }
     streams.accept(session)
-    const options = { ...asked, head }
-    const encoder = responseEvents(own, generation, form, options, (text) => session.write(text))
+    const send = eventsTo((text) => session.write(text))
+    const encoder = responseEvents(own, { ...asked, head }, send)
     const encode = async (): Promise<void> => {
       try {
         await encodeAll(encoder, generation.events)
