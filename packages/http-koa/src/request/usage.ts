@@ -102,7 +102,7 @@ export class StreamTimings {
   }
 
   /** The timings while the prompt is computed. */
-  onPrompt(processed: number, cached: number): object {
+  onPrompt({ processedTokens: processed, cachedTokens: cached }: PromptProgress): object {
     const ms = processed === cached ? 0 : this.elapsedMs
     return figures([processed, cached, ms], [0, 0])
   }

@@ -36,9 +36,6 @@ export const llamaServerDefaults = Object.freeze({
   sampling: Object.freeze({ temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05 }),
 })
 
-/** Likeliest tokens that the engine lists. */
-const mostLogprobs = 20
-
 const fewTexts = 'an array of up to 32 strings'
 const stops = list(text, fewTexts, { most: [32, fewTexts] })
 
@@ -55,7 +52,7 @@ export const completionSchema = z.object({
   cache_prompt: boolean.optional(),
   stream: boolean.optional(),
   return_tokens: boolean.optional(),
-  n_probs: integer(0, mostLogprobs).optional(),
+  n_probs: integer(0, 20).optional(),
   n_cmpl: integer(1, 128).optional(),
   n: integer(1, 128).optional(),
   n_discard: integer(-1, largest).optional(),

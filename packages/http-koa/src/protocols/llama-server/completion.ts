@@ -98,38 +98,24 @@ function chunks(
     push({ index, event }) {
       const state = progress[index]!
       state.hasNewLine ||= event.text.includes('\n')
-      const content = JSON.stringify(event.text)
-      if (event.type === 'progress') {
+      if (event.type !== 'end') {
+        const isToken = event.type === 'token'
+        if (isToken) state.count++
         const timing = timings[index]!
-        const { processedTokens, cachedTokens } = event
         const chunk = {
           index,
-          content: '',
-          tokens: [],
+          content: event.text,
+          tokens: isToken ? [event.token] : [],
           stop: false,
           id_slot: -1,
-          tokens_predicted: 0,
-          tokens_evaluated: event.promptTokens,
-          ...(isTimed && { timings: timing.onPrompt(processedTokens, cachedTokens) }),
-          prompt_progress: promptProgress(event, timing.elapsedMs),
+          tokens_predicted: state.count,
+          tokens_evaluated: generations[index]!.promptTokens,
+          ...(isTimed && { timings: isToken ? timing.onToken() : timing.onPrompt(event) }),
+          ...(isToken
+            ? probabilities(event.logprobs ? [event.logprobs] : [], abouts[index]!.request)
+            : { prompt_progress: promptProgress(event, timing.elapsedMs) }),
         }
         write(`data: ${JSON.stringify(chunk)}\n\n`)
-        return
-      }
-      if (event.type === 'token') {
-        state.count++
-        const { logprobs } = event
-        const probable =
-          logprobs === undefined
-            ? ''
-            : JSON.stringify(probabilities([logprobs], abouts[index]!.request)).slice(1, -1)
-        const timed = isTimed ? timings[index]!.onToken() : undefined
-        write(
-          `data: {"index":${index},"content":${content},"tokens":[${event.token}],"stop":false,` +
-            `"id_slot":-1,"tokens_predicted":${state.count},` +
-            `"tokens_evaluated":${generations[index]!.promptTokens}${probable && ','}${probable}` +
-            `${timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`}}\n\n`,
-        )
         return
       }
       const last = {

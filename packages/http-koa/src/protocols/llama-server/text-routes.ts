@@ -65,15 +65,14 @@ async function tokenizeForVllm(call: Call, { prompt, messages, ...fields }: Toke
           signal,
         })
   const { limits } = await client.info()
-  const pieces = fields.return_token_strs === true ? await textsOf(client, tokens, signal) : null
-  return { count: tokens.length, max_model_len: limits.contextSize, tokens, token_strs: pieces }
+  const isSpelled = fields.return_token_strs === true
+  const token_strs = isSpelled
+    ? (await piecesOf(client, tokens, signal)).map((piece) => bytesOf(piece).toString())
+    : null
+  return { count: tokens.length, max_model_len: limits.contextSize, tokens, token_strs }
 }
 
-/** The tokens' texts; U+FFFD for parts of a character. */
-async function textsOf(client: EngineClient, tokens: readonly TokenId[], signal: AbortSignal) {
-  return (await piecesOf(client, tokens, signal)).map((piece) => bytesOf(piece).toString())
-}
-
+/** Of a part of a character U+FFFD as its text. */
 const bytesOf = (piece: string | number[]): Buffer =>
   typeof piece === 'string' ? Buffer.from(piece) : Buffer.from(piece)
 
