@@ -1,9 +1,14 @@
 import { basename, join, resolve } from 'node:path'
-import { CllmError, defined, type ModelSource, nearestName } from '@cllm/core'
+import { CllmError, defined, type ModelSource } from '@cllm/core'
 import { suggestion } from '../config/messages.js'
 import { resolveModelSpec, schemeOf } from '../config/paths.js'
 import { cacheFolder as userCacheFolder } from './cache-folder.js'
-import { catalog as defaultCatalog, type CatalogEntry, findEntry } from './catalog/catalog.js'
+import {
+  catalog as defaultCatalog,
+  type CatalogEntry,
+  findEntry,
+  meantModel,
+} from './catalog/catalog.js'
 import { checkGguf, checkReadable, exists, projectorBeside } from './model-files.js'
 import { fetchCatalogModel } from './fetch/fetch-catalog-model.js'
 import { fetchFromHuggingFace } from './fetch/fetch-hugging-face.js'
@@ -167,11 +172,8 @@ const isPath = (spec: string): boolean => /[\\/]|^[.~]|\.gguf$/i.test(spec)
 
 function unknown(spec: string, catalog: readonly CatalogEntry[]): string {
   const names = catalog.map(({ name }) => name)
-  const near =
-    names.find((name) => spec !== '' && name.includes(spec.toLowerCase())) ??
-    nearestName(spec, names)
   return (
-    `there is no model named "${spec}"${near === undefined ? '.' : `; did you mean ${near}?`} ` +
+    `there is no model named "${spec}"${meantModel(spec, catalog) || '.'} ` +
     `A model is a name (${names.join(', ')}), the path of a .gguf file, or ` +
     `hf:owner/repository[:quantization]`
   )

@@ -404,6 +404,8 @@ t.test('models on the disk', async (t) => {
   t.match((await inside(['show', 'stories15m'], env)).stdout, /training context +256\n/)
   const far = await inside(['show', 'qwen3-4b', '--json'], env)
   t.match(JSON.parse(far.stdout), { file: 'not downloaded', source: [/no known checksum/] })
+  const meant = await inside(['fit', 'qwen3-04b'], env)
+  t.match(meant.stderr, /qwen3-04b is no file .*; did you mean qwen3-4b\?/)
   const fit = await inside(['fit', 'qwen3-14b', '--json'], { ...env, CLLM_GPU: 'off' })
   const { rows } = JSON.parse(fit.stdout) as { rows: { contextSize: number; memory: number[] }[] }
   t.equal(rows.at(-1)?.contextSize, 40_960)

@@ -74,6 +74,7 @@ t.test('paths, and specs that name nothing', async (t) => {
       /cannot read the model \/.*: expected a GGUF file, found a folder$/,
     ],
     ['storys15m', 'model_unavailable', /did you mean stories15m\?/],
+    ['tinylama', 'model_unavailable', /did you mean tinyllama-1\.1b-chat\?/],
     ['tinyllama-1.1b', 'model_unavailable', /did you mean tinyllama-1\.1b-chat\?/],
     ['gpt-9-enormous', 'model_unavailable', /"gpt-9-enormous"\. A model is a name \(tinyllama/],
     ['', 'model_unavailable', /named ""\./],

@@ -1,4 +1,4 @@
-import type { SamplingParams } from '@cllm/core'
+import { didYouMean, type SamplingParams } from '@cllm/core'
 import { readData } from '../../config/paths.js'
 import { projectorName } from '../model-files.js'
 import type { ModelShape } from '@cllm/backend-llamacpp'
@@ -53,6 +53,17 @@ export const catalog: readonly CatalogEntry[] = (readData('models') as readonly 
 export const findEntry = (catalog: readonly CatalogEntry[], name: string) =>
   catalog.find((entry) => entry.name === name) ??
   catalog.find(({ ollama = [] }) => ollama.includes(name))
+
+/** `; did you mean X?` with the model of a catalog that an unknown name probably means, or nothing. */
+export function meantModel(spec: string, catalog: readonly CatalogEntry[]): string {
+  const names = catalog.map(({ name }) => name)
+  // `tinylama` is near to no whole name
+  const families = names.map((name) => name.replace(/-.*/, ''))
+  const whole = names.find((name) => spec !== '' && name.includes(spec.toLowerCase())) ?? spec
+  return didYouMean(whole, [...names, ...families], (near) =>
+    String(names.find((name) => name.startsWith(near))),
+  )
+}
 
 /** The sampling that the catalog has for a model, for what requests leave out; empty: none. */
 export const catalogSampling = (spec: string): Partial<SamplingParams> =>

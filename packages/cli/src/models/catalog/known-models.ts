@@ -2,7 +2,7 @@ import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
-import { catalog, type CatalogEntry, findEntry } from './catalog.js'
+import { catalog, type CatalogEntry, findEntry, meantModel } from './catalog.js'
 import { memoryOf, shapeOf } from './memory-of.js'
 import { partsOf } from '../fetch/fetch-hugging-face.js'
 import { isProjector, projectorBeside, projectorName } from '../model-files.js'
@@ -32,7 +32,7 @@ export async function knownModel(spec: string, folder: string): Promise<KnownMod
     return { name: spec, entry, path, shape: await readModelShape(path, projectorBeside(path)) }
   }
   if (entry !== undefined) return { name: spec, entry, path, shape: shapeOf(entry) }
-  const message = `${spec} is no file and no name that \`cllm models\` or \`cllm list\` shows`
+  const message = `${spec} is no file and no name that \`cllm models\` or \`cllm list\` shows${meantModel(spec, catalog)}`
   throw new CllmError('model_unavailable', message)
 }
 
