@@ -148,7 +148,11 @@ class YamlReader {
       this.#section(node, `${key}.`)
     } else {
       const prefix = key.slice(0, key.lastIndexOf('.') + 1)
-      const meant = suggestion(key, namesIn(prefix)) || suggestion(key, keys)
+      // a flag's name: `cache_disk` for `cache.disk`
+      const flag = key.slice(prefix.length).replaceAll('_', '-')
+      const path = options.find((option) => option.flag === flag)?.path
+      const near = suggestion(key, namesIn(prefix)) || suggestion(key, keys)
+      const meant = path === undefined ? near : `; did you mean ${path}?`
       this.#problem(at, `unknown key ${key}${meant}`)
     }
   }

@@ -526,6 +526,10 @@ t.test('every kind of problem says what was expected, what came, and where', asy
       { yaml: 'server:\n  prot: 1' },
       '/etc/cllm.yaml:2: unknown key server.prot; did you mean server.port?',
     ],
+    [
+      { yaml: 'engine:\n  cache_disk: /d' },
+      '/etc/cllm.yaml:2: unknown key engine.cache_disk; did you mean cache.disk?',
+    ],
     [{ yaml: 'port: 1' }, '/etc/cllm.yaml:1: unknown key port; did you mean server.port?'],
     [{ yaml: 'sever:\n  port: 1' }, '/etc/cllm.yaml:1: unknown key sever; did you mean server?'],
     [{ yaml: '\n__proto__: {a: 1}' }, '/etc/cllm.yaml:2: unknown key __proto__'],
