@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { boolean, list, object, text, parseFields, type JsonObject } from '../../fields/fields.js'
+import { boolean, list, object, text, parseFields } from '../../fields/fields.js'
 import { unsupported, expectedField, orUnsupported } from '../../request/refusals.js'
 import { jsonLines, Reply, StreamReply } from '../../routes/route.js'
 import type { Answer, Call, CallOf } from '../../routes/route.js'
@@ -24,7 +24,7 @@ export const createSchema = z.object({
   messages: list(messageSchema, 'an array of messages').optional(),
   license: z.unknown().optional(),
   stream: boolean.optional(),
-  files: object.optional(),
+  files: z.record(z.string(), text, 'an object').optional(),
   adapters: object.optional(),
   quantize: text.optional(),
   path: text.optional(),
@@ -139,7 +139,7 @@ const blobsOf = ({ store }: Pick<OllamaContext, 'store'>): BlobStore =>
  *
  * @throws `unsupported` for other files, `invalid_request` for a wrong digest
  */
-function ggufIn(files: JsonObject): string {
+function ggufIn(files: Readonly<Record<string, string>>): string {
   const names = Object.keys(files)
   if (names.some((name) => /\.(safetensors|bin|pth)$/i.test(name))) {
     const how = "llama.cpp's convert_hf_to_gguf.py makes one of a folder of safetensors"
@@ -149,7 +149,7 @@ function ggufIn(files: JsonObject): string {
   if (file === undefined || others.length > 0) {
     throw unsupported('files', 'a model is made of one GGUF file')
   }
-  return digestIn(String(file[1]), `files.${file[0].slice(0, 40)}`)
+  return digestIn(file[1], `files.${file[0].slice(0, 40)}`)
 }
 
 /** The digest without what Ollama writes in front. */

@@ -230,6 +230,7 @@ testEach('what Ollama has beside answers', async (t) => {
     ['/api/create', { model: 'm', files: { a: blob } }, 400, /takes no files/],
     ['/api/create', { model: 'm', files: {} }, 400, /files: .*one GGUF file/],
     ['/api/create', { model: 'm', files: { a: 'b' } }, 400, /files.a: expected sha256/],
+    ['/api/create', { model: 'm', files: { a: {} } }, 400, /files.a: expected a string, .* object/],
     ['/api/create', { model: id, files: { a: blob } }, 400, /model: expected a name/],
   ]
   for (const [path, body, status, error] of refused) {
