@@ -104,6 +104,7 @@ t.test('a front whose workers are all of another version says so', async (t) => 
   const { directory, ask, close } = await servePool()
   t.teardown(close)
   t.equal((await ask('/health')).status, 200, 'a model that is not there yet may come')
+  t.equal((await ask('/health/ready')).status, 200, 'as a front is without workers')
   const status = directory.status.bind(directory)
   const error = new CllmError('cluster_unavailable', 'No worker can be used: WHY')
   directory.status = (id) => ({ ...status(id), error })

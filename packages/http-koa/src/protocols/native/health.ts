@@ -51,7 +51,10 @@ export async function health(call: QueryCallOf<typeof healthQuery>, native: Nati
 /** `GET /health/live`: whether this process answers at all, with or without an engine. */
 export const live = (): Answer => ({ success: true, data: { status: 'alive' } })
 
-/** `GET /health/ready`: whether requests are served now; 503 without an engine and while stopping. */
+/**
+ * `GET /health/ready`: whether requests are taken; 503 while no engine works and while stopping. A cluster's
+ * front without workers is ready: requests wait there for one, and every other front lacks them, too.
+ */
 export async function ready(call: Call): Promise<Answer> {
   const failure = await failureOf(call.clock, call.engines)
   if (failure !== undefined) return degraded(failure)
