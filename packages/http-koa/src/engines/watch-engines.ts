@@ -37,17 +37,24 @@ export function watchEngines(
       submit(request, options) {
         const submitted = { model, request, at: clock.now() }
         const watches: RequestWatch[] = []
-        for (const observer of observers) watches.push(observer.onSubmit(submitted))
+        const onEnd = (error?: CllmError): void => {
+          const now = clock.now()
+          for (const watch of watches) watch.onEnd(now, error)
+        }
+        try {
+          for (const observer of observers) watches.push(observer.onSubmit(submitted))
+        } catch (error) {
+          // those who were told before must not wait for its end
+          onEnd(CllmError.from(error))
+          throw error
+        }
         const owned = isGuarded ? ofKeysTenant(request) : request
         return watchStream(client.submit(owned, options), {
           onEvent(event) {
             const now = clock.now()
             for (const watch of watches) watch.onEvent(event, now)
           },
-          onEnd(error) {
-            const now = clock.now()
-            for (const watch of watches) watch.onEnd(now, error)
-          },
+          onEnd,
         })
       },
       async embed(input, options) {

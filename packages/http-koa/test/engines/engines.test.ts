@@ -134,6 +134,25 @@ t.test('an engine that does not give its recording is unloaded all the same', as
   t.equal((await ask('/admin/recorder?model=b')).status, 400)
 })
 
+t.test('who was told of a request that a later observer refuses hears of its end', async (t) => {
+  const refusal = new CllmError('rate_limited', 'no more today')
+  const heard: unknown[] = []
+  const told = {
+    onSubmit: () => ({ onEvent() {}, onEnd: (_: number, e?: Error) => heard.push(e) }),
+  }
+  const refusing = {
+    onSubmit: () => {
+      throw refusal
+    },
+  }
+  const { client, dispose } = wrappedPool((all) =>
+    watchEngines(all, { observers: [told, refusing], clock: systemClock }),
+  )
+  t.teardown(dispose)
+  t.throws(() => client.submit({ prompt: { text: 'The' } }), refusal)
+  t.same(heard, [refusal])
+})
+
 let submitted = 0
 let ended = 0
 const observer = {
