@@ -90,8 +90,9 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
     const body = shape.body(shown, id)
     ctx.status = shape.status?.(shown) ?? shown.status
     ctx.set(errorHeaders(shown))
-    const isLeft = ctx.req.readableDidRead && !ctx.req.complete
-    if (isLeft || shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(body))
+    // what was refused by its length has not been read at all
+    const isRefused = ctx.req.readableDidRead || shown.code === 'body_too_large'
+    if (isRefused && !ctx.req.complete) await refuseBody(ctx, JSON.stringify(body))
     else ctx.body = body
   }
 }

@@ -204,6 +204,8 @@ t.test('each redirect is checked, and there are limits', async (t) => {
   for (const [url, message, status = 400] of wrong) {
     t.match(await chat(url), { status, json: { error: { message } } })
   }
+  const refused = server.log.filter(({ fields }) => fields['status'] === 413)
+  t.equal(refused.length, 2, 'at once: nothing of the request is still to come')
   const slow = chat(`${at}/slow`)
   let isOver = false
   void slow.then(() => (isOver = true))
