@@ -188,9 +188,15 @@ function closeUnlessHeard(socket: Socket): void {
  */
 export class OpenConnections {
   readonly #answers = new Map<Socket, Set<ServerResponse>>()
+  /** With TLS also those whose handshake is not over, which Node's server does not close. */
+  readonly #accepted = new Set<Socket>()
   #closing = false
 
   constructor(server: Server) {
+    server.on('connection', (socket: Socket) => {
+      this.#accepted.add(socket)
+      socket.once('close', () => this.#accepted.delete(socket))
+    })
     const event = server instanceof TlsServer ? 'secureConnection' : 'connection'
     server.on(event, (socket: Socket) => {
       this.#answers.set(socket, new Set())
@@ -219,6 +225,11 @@ export class OpenConnections {
   close(): void {
     this.#closing = true
     for (const [socket, answers] of this.#answers) if (answers.size === 0) socket.destroySoon()
+  }
+
+  /** Closes all of them now, whatever is not sent yet. */
+  cut(): void {
+    for (const socket of this.#accepted) socket.destroy()
   }
 }
 

@@ -149,7 +149,7 @@ export class KoaTransport implements Transport {
     if (this.#listening === undefined || !server.listening) return
     const closed = this.#listening.close()
     this.#connections.close()
-    const cancel = this.#services.clock.at(deadline, () => server.closeAllConnections())
+    const cancel = this.#services.clock.at(deadline, () => this.#connections.cut())
     await closed
     cancel()
   }

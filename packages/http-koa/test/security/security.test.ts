@@ -632,7 +632,10 @@ testEach('TLS', async (t) => {
       .end()
   })
   t.match(body, /healthy/)
-  await server.close()
+  const silent = await rawRequest(server.port, '')
+  await drive(server.clock, server.close())
+  await until(() => silent.closed)
+  t.pass('a client that says nothing does not keep it open')
 })
 
 const guarded = (directory: EngineDirectory) =>
