@@ -93,7 +93,7 @@ function patternOf(path: string): RegExp {
   const source = path
     .replace(/[.\\+?()[\]{}|^$]/g, '\\$&')
     .replace(/:(\w+)/g, '(?<$1>[^/]+)')
-    .replace(/\*(\w+)/g, '(?<$1>[^]+)')
+    .replace(/\*(\w+)/g, '(?<$1>[^]+?)')
   return new RegExp(path === '/' ? '^/$' : `^${source}/?$`, 'i')
 }
 

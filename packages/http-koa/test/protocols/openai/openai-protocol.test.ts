@@ -145,6 +145,7 @@ testEach('models', async (t) => {
     last_id: model.id,
   })
   t.match(await (await get(`/v1/models/${model.id}`, init)).json(), known)
+  t.match(await (await get(`/v1/models/${model.id}/`, init)).json(), known, 'a slash ends it')
   const unknown = await get('/v1/models/a/b', init)
   t.match(await unknown.json(), { type: 'error', error: { type: 'not_found_error' } })
   const missing = await get('/v1/models/a/b')
