@@ -107,10 +107,12 @@ export class BlobFiles implements BlobStore {
     const names = (await readdir(this.folder)).filter((name) => name.startsWith('sha256-'))
     const files = names.map(async (name) => {
       const path = join(this.folder, name)
-      const { size, mtimeMs } = await stat(path)
-      return { path, size, mtimeMs, isServed: served.has(path) }
+      // another upload may delete it meanwhile, to make room
+      const found = await stat(path).catch(() => undefined)
+      const isServed = served.has(path)
+      return found ? [{ path, size: found.size, mtimeMs: found.mtimeMs, isServed }] : []
     })
-    return (await Promise.all(files)).toSorted((a, b) => a.mtimeMs - b.mtimeMs)
+    return (await Promise.all(files)).flat().toSorted((a, b) => a.mtimeMs - b.mtimeMs)
   }
 
   #pathOf(digest: string): string {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { fail } from 'node:assert'
 import { once } from 'node:events'
-import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile, symlink } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { isAbsolute, join, resolve } from 'node:path'
@@ -217,6 +217,10 @@ t.test('files that clients send are kept by their SHA-256', async (t) => {
   t.ok(await blobs.has(gguf), 'another model has this file')
   await blobs.remove('same')
   t.same(await paths(), [next], 'its last model is gone')
+
+  // what another upload deletes between two looks at it is there as much as this
+  await symlink('nowhere', join(folder, 'sha256-gone'))
+  await t.resolves(send(digestOf('late'), 'late'))
 })
 
 t.test('a broken GGUF is refused before a model is made of it', async (t) => {
