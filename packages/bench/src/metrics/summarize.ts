@@ -113,10 +113,8 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
 const promptTokensOf = ({ usage, asked, outcome }: RunRecord): number =>
   usage?.promptTokens ?? (outcome === 'ok' ? asked.inputTokens : 0)
 
-function durationOf(records: readonly RunRecord[]): number {
-  if (records.length === 0) return 0
-  return endOf(records) - beginOf(records)
-}
+const durationOf = (records: readonly RunRecord[]): number =>
+  records.length === 0 ? 0 : endOf(records) - beginOf(records)
 
 const beginOf = (records: readonly RunRecord[]) => min(records.map(({ sentMs }) => sentMs))
 const endOf = (records: readonly RunRecord[]) => max(records.map(({ endMs }) => endMs))

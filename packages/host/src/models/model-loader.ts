@@ -253,16 +253,14 @@ export class ModelLoader {
 
   #lost(model: PooledModel, loaded: LoadedModel, reason: string): void {
     if (model.loaded !== loaded || model.state !== 'loaded') return
-    const message = `The engine of ${model.name} is gone and could not be started again: ${reason}`
+    const { name } = model
+    const message = `The engine of ${name} is gone and could not be started again: ${reason}`
     model.error = new CllmError('engine_unavailable', message)
-    this.logger.error(
-      { model: model.name, reason },
-      'the engine is gone and could not be started again',
-    )
+    this.logger.error({ model: name, reason }, 'the engine is gone and could not be started again')
     model.stay?.()
     if (this.#isOpen) void model.keepFinalStatistics(loaded)
     this.#forget(model)
-    this.onLost(model.name, reason)
+    this.onLost(name, reason)
     this.#advance()
   }
 

@@ -166,8 +166,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#failedStarts = 0
     this.#failure = undefined
     const { policy, requests } = this.#work
-    const { size } = requests
-    if (this.#info !== undefined) this.logger.warn({ requests: size }, 'the engine is back')
+    if (this.#info !== undefined)
+      this.logger.warn({ requests: requests.size }, 'the engine is back')
     this.#tell({ type: 'ready', info })
     this.#info = info
     if (policy !== undefined) this.#link?.channel.send(policy)

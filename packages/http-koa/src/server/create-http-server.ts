@@ -140,7 +140,7 @@ export interface ConnectionOptions {
 
 /** Makes the server that a transport listens with. */
 export function createHttpServer(options: ConnectionOptions): Server {
-  const { tls, maxConnections, headerLimitBytes = 16 * 1024, headerTimeoutMs = 30_000 } = options
+  const { tls, headerLimitBytes = 16 * 1024, headerTimeoutMs = 30_000 } = options
   const { bodyTimeoutMs = 120_000, keepAliveMs = 65_000 } = options
   const settings = {
     noDelay: true,
@@ -155,19 +155,9 @@ export function createHttpServer(options: ConnectionOptions): Server {
   }
   const server =
     tls === undefined ? createPlainServer(settings) : createTlsServer({ ...settings, ...tls })
-  if (maxConnections !== undefined) limitConnections(server, maxConnections)
   server.on('timeout', closeUnlessHeard)
   limitBodyTime(server, bodyTimeoutMs)
   return server
-}
-
-/** Those of all addresses together: each further one is listened at by a server of its own. */
-function limitConnections(server: Server, most: number): void {
-  let open = 0
-  server.on('connection', (socket: Socket) => {
-    socket.once('close', () => open--)
-    if (++open > most) socket.destroy()
-  })
 }
 
 /**
@@ -192,10 +182,12 @@ export class OpenConnections {
   readonly #accepted = new Set<Socket>()
   #closing = false
 
-  constructor(server: Server) {
+  /** @param most - open connections of all addresses together; further ones are closed */
+  constructor(server: Server, most = Infinity) {
     server.on('connection', (socket: Socket) => {
       this.#accepted.add(socket)
       socket.once('close', () => this.#accepted.delete(socket))
+      if (this.#accepted.size > most) socket.destroy()
     })
     const event = server instanceof TlsServer ? 'secureConnection' : 'connection'
     server.on(event, (socket: Socket) => {

@@ -108,7 +108,7 @@ export class KoaTransport implements Transport {
     )
     for (const protocol of protocols) protocol.start?.(engines, surroundings)
     this.#server = createHttpServer(options)
-    this.#connections = new OpenConnections(this.#server)
+    this.#connections = new OpenConnections(this.#server, options.maxConnections)
     const table = new RouteTable(protocols)
     refuseBadHttp(this.#server, this.#connections, table, context.logger)
     const begin = beginRequest(this.#services, table, this.#connections, open)
@@ -145,8 +145,7 @@ export class KoaTransport implements Transport {
 
   async close(deadline: number): Promise<void> {
     this.#gate.isClosing = true
-    const server = this.#server
-    if (this.#listening === undefined || !server.listening) return
+    if (this.#listening === undefined || !this.#server.listening) return
     const closed = this.#listening.close()
     this.#connections.close()
     const cancel = this.#services.clock.at(deadline, () => this.#connections.cut())
