@@ -1,5 +1,5 @@
 import type { Clock, Logger, RouterPolicy, Services } from '@cllm/core'
-import { silentLogger, systemClock, systemRandom } from '@cllm/core'
+import { entryOf, silentLogger, systemClock, systemRandom } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
 import { wrongFromWorker } from '../link/check-messages.js'
@@ -96,22 +96,20 @@ export class ClusterFront {
 
   /** The client of a model, which need not have a worker yet. */
   client(model: string): ClusterEngineClient {
-    const known = this.#clients.get(model)
-    if (known !== undefined) return known
     const { id, router = () => createRouter(), random = systemRandom } = this.parts
-    const client = new ClusterEngineClient({
-      front: id,
-      router: router(),
-      clock: this.#clock,
-      random,
-      refusedMessages: () => this.refusedMessages,
-      incompatible: () => this.#incompatible.filter((one) => one.model === model),
-      logger: this.#logger,
-      options: { ...defaultPlacingOptions, ...this.parts.options },
-      sleep: this.#sleep,
-    })
-    this.#clients.set(model, client)
-    return client
+    const make = () =>
+      new ClusterEngineClient({
+        front: id,
+        router: router(),
+        clock: this.#clock,
+        random,
+        refusedMessages: () => this.refusedMessages,
+        incompatible: () => this.#incompatible.filter((one) => one.model === model),
+        logger: this.#logger,
+        options: { ...defaultPlacingOptions, ...this.parts.options },
+        sleep: this.#sleep,
+      })
+    return entryOf(this.#clients, model, make)
   }
 
   /** Ends what is under way, and the links. The bus stays open. */

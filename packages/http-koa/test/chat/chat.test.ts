@@ -1,12 +1,12 @@
 import * as fc from 'fast-check'
 import t from 'tap'
-import type { EngineClient } from '@cllm/core'
+import { CllmError, type EngineClient, type EngineInfo } from '@cllm/core'
 import type { AnswerParser, AnswerPart, ReadPart } from '../../src/chat/answer/answer-part.js'
 import { AnswerReader } from '../../src/chat/answer/answer-reader.js'
 import { JsonScanner } from '../../src/chat/answer/call/call-arguments.js'
 import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/known-formats.js'
-import { promptEnd } from '../../src/chat/format/known-templates.js'
+import { chatFormatOf, promptEnd } from '../../src/chat/format/known-templates.js'
 import { promptWithTools } from '../../src/chat/prepare-chat.js'
 
 t.test('ids of calls are such as the templates of Mistral take', async (t) => {
@@ -32,6 +32,20 @@ t.test('ids of calls are such as the templates of Mistral take', async (t) => {
     [undefined, first?.id, 'abc123def'],
   )
   t.same(promptWithTools(messages, [], { showsTools: true, shortIds: false }).messages, messages)
+})
+
+t.test('a client that leaves while its template is learnt takes no other one along', async (t) => {
+  const clientOf = (applyTemplate: () => Promise<{ readonly text: string }>) => {
+    const info = { model: { details: { chatTemplate: 'of two clients' } } } as unknown as EngineInfo
+    return { info: async () => info, applyTemplate } as unknown as EngineClient
+  }
+  const leaving = clientOf(async () => {
+    throw new CllmError('cancelled', 'The client left')
+  })
+  const staying = clientOf(async () => ({ text: 'any' }))
+  const [left, stayed] = await Promise.allSettled([leaving, staying].map(chatFormatOf))
+  t.match(left, { status: 'rejected', reason: { code: 'cancelled' } })
+  t.match(stayed, { status: 'fulfilled' })
 })
 
 t.test('a prompt whose template cannot leave out the thoughts gets empty ones', async (t) => {

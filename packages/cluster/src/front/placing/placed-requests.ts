@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Clock, GenerateRequest, Prompt } from '@cllm/core'
+import { type Clock, type GenerateRequest, type Prompt, setLatest } from '@cllm/core'
 import { InFlightRequest } from '@cllm/host'
 import { blocksOfText, blocksOfTokens, type RequestToPlace } from '@cllm/scheduler'
 import type { WorkerRecord } from '../../messages.js'
@@ -122,8 +122,6 @@ export class PlacedRequests extends Map<string, PlacedRequest> {
   remove({ id, worker, placement, moves }: PlacedRequest): void {
     if (placement !== undefined) this.#placed.delete(placement)
     if (!this.delete(id)) return
-    this.#ended.set(id, { id, worker, placement, moves })
-    const [oldest] = this.#ended.keys()
-    if (this.#ended.size > lastEnded && oldest !== undefined) this.#ended.delete(oldest)
+    setLatest(this.#ended, id, { id, worker, placement, moves }, lastEnded)
   }
 }

@@ -1,11 +1,8 @@
 import type { CallFormat, ChatFormat } from '../format/chat-format.js'
 import { possibleStart, type ReadPart, Thoughts } from './answer-part.js'
 import type { CallReader } from './call/call-arguments.js'
-import { type CallMatch, type OpenedCall, openCall } from './call/open-call.js'
+import { type CallMatch, type OpenedCall, openCall, longestHead } from './call/open-call.js'
 import { type AnswerMarks, lengthAt, longestAt, marksOfAnswer, type Tools } from './answer-marks.js'
-
-/** Characters within which most calls have begun. */
-const longestHead = 1024
 
 /** What an answer is read with. */
 export interface AnswerReading {

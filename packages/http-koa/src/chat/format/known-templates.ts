@@ -1,5 +1,11 @@
 import { createHash } from 'node:crypto'
-import { type ChatMessage, type EngineClient, type EngineInfo, entryOf } from '@cllm/core'
+import {
+  type ChatMessage,
+  type EngineClient,
+  type EngineInfo,
+  entryOf,
+  setLatest,
+} from '@cllm/core'
 import { anyText, type ChatFormat, marksOf } from './chat-format.js'
 import { learnChatFormat } from './learn-chat-format.js'
 import type { RenderProbe } from './probe.js'
@@ -57,14 +63,13 @@ export async function promptEndOf(
  */
 export async function knownTemplate(client: EngineClient, { model }: EngineInfo) {
   const source = model.details?.chatTemplate ?? ''
-  return await (known.get(source) ??
-    remembered(known, source, mostTemplates, async () => {
-      const format = await learnChatFormat(source, probeOf(client))
-      return { format, marks: marksOf(format), ends: new Map<string, Promise<PromptEnd>>() }
-    }))
+  return await remembered(known, source, mostTemplates, async () => {
+    const format = await learnChatFormat(source, probeOf(client))
+    return { format, marks: marksOf(format), ends: new Map<string, Promise<PromptEnd>>() }
+  })
 }
 
-/** What a promise has brought under this key; a promise that failed is made again. */
+/** What a promise has brought under this key; one that failed is made again, also by those who waited for it. */
 async function remembered<T>(
   all: Map<string, Promise<T>>,
   key: string,
@@ -72,11 +77,12 @@ async function remembered<T>(
   make: () => Promise<T>,
 ): Promise<T> {
   const there = all.get(key)
-  if (there !== undefined) return await there
+  if (there !== undefined) {
+    // it may have failed for the other's client alone, which has left
+    return await there.catch(async () => await remembered(all, key, most, make))
+  }
   const made = make()
-  all.set(key, made)
-  const [oldest] = all.keys()
-  if (all.size > most && oldest !== undefined) all.delete(oldest)
+  setLatest(all, key, made, most)
   made.catch(() => all.delete(key))
   return await made
 }

@@ -20,7 +20,7 @@ export type OpenedCall =
 export type CallMatch = OpenedCall | 'maybe' | 'no'
 
 /** Characters within which the arguments of a call begin, else it is none. */
-const longestHead = 1024
+export const longestHead = 1024
 
 /** Whether a call in this format begins at the start of a text. */
 export function openCall(format: CallFormat, text: string, tools: Tools, isNext = false) {
