@@ -108,10 +108,8 @@ export class BatchRunner {
         }
       }
     } catch (error) {
-      logger[queue.isForgetful ? 'error' : 'debug'](
-        { err: error },
-        'batches of before cannot be read',
-      )
+      const level = queue.isForgetful ? 'error' : 'debug'
+      logger[level]({ err: error }, 'batches of before cannot be read')
     }
     if (!queue.isForgetful) clock.at(clock.now() + mendMs, () => void this.#mend())
   }

@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import { defineProtocol, KEY_STORE, PROTOCOLS, WEB_PAGE } from '../../routes/define-protocol.js'
 import { Reply, bindRoutes, get, type Answer, type Call, type Route } from '../../routes/route.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
@@ -111,14 +111,13 @@ export const web = defineProtocol({
   doc: 'The web page under `/ui`, and at `/` for browsers: chat, live view, lab, models, keys.',
   create(_options, services) {
     const [page, keys] = [services.get(WEB_PAGE), services.get(KEY_STORE)]
-    if (page === undefined) return webProtocol()
     const features = (): string[] => {
       const mounted = (services.get(PROTOCOLS) ?? []).filter(({ routes = [] }) =>
         routes.some(({ isHidden }) => isHidden !== true),
       )
       return [...mounted.map(({ name }) => name), ...(keys === undefined ? [] : ['keys'])]
     }
-    return webProtocol({ page, features })
+    return webProtocol(defined({ page, features }))
   },
 })
 
