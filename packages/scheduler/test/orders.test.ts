@@ -29,6 +29,32 @@ async function serve(name: string, wanted: readonly Wanted[], setting: Setting =
   return await serveLoad({ policy: createPolicy(name, options), machine, slots, requests })
 }
 
+function view(id: string, arrival: number, more: Partial<SequenceView> = {}): SequenceView {
+  return {
+    id,
+    arrival,
+    state: 'queued',
+    priority: 0,
+    deadline: undefined,
+    tenant: '',
+    session: undefined,
+    promptTokens: 5,
+    generatedTokens: 0,
+    maxTokens: 5,
+    computedTokens: 0,
+    remainingTokens: 5,
+    stepGroup: undefined,
+    preemptions: 0,
+    ...more,
+  }
+}
+
+const waitingOf = (list: readonly SequenceView[]): WaitingView => ({
+  size: list.length,
+  has: (id) => list.some((one) => one.id === id),
+  [Symbol.iterator]: () => list[Symbol.iterator](),
+})
+
 /** Who got the first token when. */
 function inTurn({ results }: SimulationReport): string {
   return results
@@ -262,34 +288,13 @@ t.test('who gives way when the KV cells of all are used up', (t) => {
 })
 
 t.test('who waits longest is found behind requests that another engine began', async (t) => {
-  const view = (id: string, arrival: number, more: Partial<SequenceView> = {}): SequenceView => ({
-    id,
-    arrival,
-    state: 'queued',
-    priority: 0,
-    deadline: undefined,
-    tenant: '',
-    session: undefined,
-    promptTokens: 5,
-    generatedTokens: 0,
-    maxTokens: 5,
-    computedTokens: 0,
-    remainingTokens: 5,
-    stepGroup: undefined,
-    preemptions: 0,
-    ...more,
-  })
   const list = [
     view('begun', 9, { generatedTokens: 3 }),
     view('preempted', 8, { state: 'preempted', generatedTokens: 3, preemptions: 1 }),
     view('oldest', 1),
     view('newest', 10),
   ]
-  const waiting: WaitingView = {
-    size: list.length,
-    has: (id) => list.some((one) => one.id === id),
-    [Symbol.iterator]: () => list[Symbol.iterator](),
-  }
+  const waiting = waitingOf(list)
   const limits = { slots: 1, contextSize: 64, batchSize: 64 }
   const state = { now: 20, waiting, running: [], freeSlots: 1, limits }
   t.equal(oldestArrival(state), 1)
@@ -331,6 +336,31 @@ t.test('agents: slots wait for programs whose tools run', async (t) => {
   }
   const ends = meanEnd(agents) / meanEnd(fcfs)
   t.ok(ends < 0.7, `programs take ${ends} of the time`)
+})
+
+t.test('agents: fewer slots wait for programs the longer the queue is', async (t) => {
+  const admitted = (waits: number): number => {
+    const list = Array.from({ length: waits }, (_, at) => view(`${at}`, at))
+    const running = [view('runs', 0, { state: 'decoding', computedTokens: 5, remainingTokens: 1 })]
+    const policy = createPolicy('adaptive+agents')
+    for (const request of list) policy.observe?.({ type: 'queued', request, now: 50 })
+    const limits = { slots: 2, contextSize: 64, batchSize: 64 }
+    const program = {
+      id: 'p',
+      tenant: '',
+      arrival: 0,
+      pausedAt: 90,
+      calls: 1,
+      open: 0,
+      servedTokens: 9,
+      keptTokens: 9,
+    }
+    const programs = { paused: () => [{ program, lossMs: 100, returnRate: 0.01 }] }
+    const state = { now: 99, waiting: waitingOf(list), running, freeSlots: 1, limits, programs }
+    return policy.plan(state).admit?.length ?? 0
+  }
+  t.equal(admitted(1), 0, 'computing again would cost the one that runs more')
+  t.equal(admitted(9), 1)
 })
 
 t.test('agents: without programs it is first come, first served', async (t) => {

@@ -75,13 +75,15 @@ export const agents = defineBoundedOrder({
 })
 
 /**
- * A request that waits gains a millisecond by each that a slot does not stand idle; all that run, and the
- * program, lose what computing the program's tokens again takes.
+ * A slot that does not stand idle for a millisecond gains that for a request that waits, and the more the longer the
+ * queue is for each that runs. All that run, and the program, lose what computing the program's tokens again takes, and
+ * once more: it comes back for a slot that another program waits for.
  */
-function hold({ programs, now, running }: SchedulerState): number {
+function hold({ programs, now, running, waiting }: SchedulerState): number {
+  const gain = Math.max(1, waiting.size / Math.max(1, running.length))
   let count = 0
   for (const { lossMs, returnRate } of programs?.paused(now) ?? []) {
-    if (returnRate * lossMs * (1 + running.length) > 1) count++
+    if (2 * returnRate * lossMs * (1 + running.length) > gain) count++
   }
   return count
 }

@@ -255,7 +255,7 @@ export interface ProgramView {
 /** A program between two of its requests, whose tokens an idle slot keeps. */
 export interface PausedProgram {
   readonly program: ProgramView
-  /** Milliseconds that having its tokens again takes: to compute them, or to save and restore them. */
+  /** Milliseconds that having its tokens again takes: to compute those that no other slot has, or to save and restore all. */
   readonly lossMs: number
   /**
    * Returns for each millisecond that the slot waits, at best: by how long this program and others pause, and

@@ -36,8 +36,8 @@ export class SlotCacheManager extends BaseCacheManager {
     super(backend, index)
     this.#saver = new StateSaver(this.slots, states, clock, costs)
     if (states.isOn) between.add(this.#saver)
-    programs.lossMs = (slot) => states.worth.lossMs(slot, 0, 1)
     this.#chooser = new SlotChooser(this.slots, index, costs, backend, states, programs)
+    programs.lossMs = (slot) => this.#chooser.lossMs(slot, 0, 1)
   }
 
   /** How many tokens of a waiting sequence need not be computed if it is admitted now. */

@@ -124,7 +124,7 @@ export class SlotChooser {
     const free = idle.toSorted(cheapestToLose)
     const chances = this.programs.chances()
     const lossMs = (slot: Slot): number =>
-      this.states.worth.lossMs(slot, 0, this.#wanted(slot, free, chances)) / slot.length
+      this.states.worth.lossMs(slot, 0, this.#wanted(slot, { free, chances })) / slot.length
     const costs = new Map(free.map((slot) => [slot, lossMs(slot)]))
     return free.toSorted((a, b) => costs.get(a)! - costs.get(b)!)
   }
@@ -171,24 +171,27 @@ export class SlotChooser {
   #cheapest(findings: Findings): Slot {
     let [cheapest, leastMs] = [findings.free[0]!, Infinity]
     for (const slot of findings.free) {
-      const ms = this.#lossMs(slot, 0, findings)
+      const ms = this.lossMs(slot, 0, this.#wanted(slot, findings))
       if (ms < leastMs) [cheapest, leastMs] = [slot, ms]
     }
     return cheapest
   }
 
   /** The chance that what an idle slot holds is wanted again. */
-  #wanted(slot: Slot, free: readonly Slot[], chances: Chances): number {
+  #wanted(slot: Slot, { free, chances }: Pick<Findings, 'free' | 'chances'>): number {
     const rank = free.indexOf(slot) + 1
     return chances.get(slot) ?? (this.costs.reuseShare * rank) / free.length
   }
 
-  /** What is lost behind the first `kept` tokens of a slot. What another slot has too can be copied from there. */
-  #lossMs(slot: Slot, kept: number, { free, chances }: Findings): number {
+  /**
+   * Milliseconds that it takes, in the mean, to have back what is behind the first `kept` tokens of an idle slot, when it
+   * is wanted with this chance. What another slot has too can be copied from there.
+   */
+  lossMs(slot: Slot, kept: number, chance: number): number {
     const { worth, cutsAnywhere } = this.states
     const isMuch = cutsAnywhere && slot.length - kept >= minimumWait
     const elsewhere = isMuch ? this.index.sharedWithOthers(slot) : 0
-    return worth.lossMs(slot, Math.max(kept, elsewhere), this.#wanted(slot, free, chances))
+    return worth.lossMs(slot, Math.max(kept, elsewhere), chance)
   }
 
   /** What the sequence costs from this choice on, with what others lose by it. */
@@ -196,7 +199,7 @@ export class SlotChooser {
     const { slot, source, shared, kept, found, checkpoint } = way
     const { costs, states } = this
     const { sequence, used } = findings
-    const lossMs = this.#lossMs(slot, kept, findings)
+    const lossMs = this.lossMs(slot, kept, this.#wanted(slot, findings))
     let ms = costs.steps.tokensMs(sequence.tokens.length - shared)
     if (slot !== source) ms += checkpoint === undefined ? costs.copyMs : states.copyMs(source)
     if (checkpoint !== undefined) ms += costs.states.loadMs(checkpoint.bytes)

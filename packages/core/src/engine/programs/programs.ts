@@ -43,7 +43,7 @@ export class Programs implements EngineObserver, ProgramsView {
   /** The idle slot of each program, that of its last request. */
   readonly slots = new Map<Program, Slot>()
 
-  /** Milliseconds that it takes to have back what an idle slot holds. */
+  /** Milliseconds that it takes to have back what an idle slot, and no other, holds. */
   lossMs: (slot: Slot) => number = () => 0
 
   constructor(

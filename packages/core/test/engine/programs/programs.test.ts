@@ -247,6 +247,19 @@ t.test('the slot of a program that is about to return is the last to be lost', a
   })
 })
 
+t.test('a slot is worth what no other slot has', async (t) => {
+  const { ask, paused, run } = agent()
+  await run(async () => {
+    await ask(prompt(1, 200), 0, { session: 'alone' })
+    for (const [at, session] of ['one', 'other'].entries()) {
+      await ask([...prompt(2, 200), ...prompt(3 + at, 40)], 0, { session })
+    }
+    await ask(prompt(9), 10)
+    const [alone, one] = paused().map(({ lossMs }) => lossMs)
+    t.ok(one! > 0 && one! < alone! / 2, `${one} ms behind the shared 200 tokens, ${alone} for 200`)
+  })
+})
+
 t.test('what another slot has too is not lost with a slot', async (t) => {
   const { ask, programs, run } = agent(3)
   const shared = prompt(1, 200)
