@@ -46,6 +46,7 @@ export function App() {
     field.current?.focus()
   }
   useKeys(chat, startNew)
+  useKeptFocus()
   useEffect(() => {
     // A phone would cover the page with its keyboard.
     if (page === 'chat' && !matchMedia('(pointer: coarse)').matches) field.current?.focus()
@@ -114,6 +115,36 @@ function useKeys({ isBusy, stop }: Chat, startNew: () => void): void {
     addEventListener('keydown', press)
     return () => removeEventListener('keydown', press)
   })
+}
+
+const controls = 'a[href], button:enabled, select:enabled, summary, [tabindex="0"]'
+
+/** When a control that has the focus goes, the nearest one that is left gets it, and not the page's beginning. */
+function useKeptFocus(): void {
+  useEffect(() => {
+    /** What has the focus, and all around it. */
+    let path: readonly Element[] = []
+    let place = new DOMRect()
+    addEventListener('focusin', (event) => {
+      path = event.composedPath().filter((part) => part instanceof Element)
+      place = path[0]!.getBoundingClientRect()
+    })
+    const distance = (control: Element): number => {
+      const { x, y } = control.getBoundingClientRect()
+      return Math.hypot(x - place.x, y - place.y)
+    }
+    const keep = (): void => {
+      const [last] = path
+      if (last === undefined || (last.isConnected && !last.matches(':disabled'))) return
+      if (document.activeElement?.matches('body, :disabled') !== true) return
+      const around = path.find((part) => part.isConnected && part.querySelector(controls) !== null)
+      const left = [...(around?.querySelectorAll<HTMLElement>(controls) ?? [])]
+      const seen = left.filter((control) => control.checkVisibility())
+      seen.toSorted((a, b) => distance(a) - distance(b))[0]?.focus()
+    }
+    const changes = { childList: true, subtree: true, attributeFilter: ['disabled'] }
+    new MutationObserver(keep).observe(document.body, changes)
+  }, [])
 }
 
 /** A model as `GET /v1/models` lists it. */

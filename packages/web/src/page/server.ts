@@ -165,25 +165,22 @@ export function useAnswer<T>(
     const leaving = new AbortController()
     const { signal } = leaving
     let timer: ReturnType<typeof setTimeout> | undefined
-    const look = async (): Promise<boolean> => {
+    const look = async (): Promise<void> => {
+      let isOpen: boolean
       try {
         const next = await server.json<T>(path, { signal })
         setAnswer(() => next)
         setProblem(undefined)
-        return goesOn(next)
+        isOpen = goesOn(next)
       } catch (error) {
-        if (signal.aborted) return false
+        if (signal.aborted) return
         setProblem((error as Error).message)
-        return !isRefusal(error) && !(error instanceof ServerError && error.status === 404)
+        isOpen = !isRefusal(error) && !(error instanceof ServerError && error.status === 404)
       }
+      if (!isOpen || everyMs === undefined || signal.aborted) return
+      timer = setTimeout(() => void look(), everyMs)
     }
-    const keepLooking = async (): Promise<void> => {
-      const isOpen = await look()
-      if (isOpen && everyMs !== undefined && !signal.aborted) {
-        timer = setTimeout(() => void keepLooking(), everyMs)
-      }
-    }
-    void keepLooking()
+    void look()
     return () => {
       leaving.abort()
       clearTimeout(timer)

@@ -16,33 +16,24 @@ interface Row {
   readonly isMoreBetter?: boolean
 }
 
-const ms = (name: string, value: Row['value']): Row => {
-  return { name, value, text: formatMs, isMoreBetter: false }
+const less = (name: string, value: Row['value'], text = formatMs): Row => {
+  return { name, value, text, isMoreBetter: false }
 }
+const fixed = (digits: number) => (value: number) => value.toFixed(digits)
 
 const rows: readonly Row[] = [
-  ms('TTFT p50', ({ ttfts }) => percentilesOf(ttfts)?.p50),
-  ms('TTFT p90', ({ ttfts }) => percentilesOf(ttfts)?.p90),
-  ms('TTFT p99', ({ ttfts }) => percentilesOf(ttfts)?.p99),
-  ms('ITL p50', ({ itls }) => percentilesOf(itls)?.p50),
-  ms('ITL p99', ({ itls }) => percentilesOf(itls)?.p99),
-  ms('longest pause', ({ longestPauses }) => longestPauses.at(-1)),
-  {
-    name: 'tokens/s',
-    value: ({ tokensPerSecond }) => tokensPerSecond,
-    text: (value) => value.toFixed(1),
-    isMoreBetter: true,
-  },
-  ms('until all are done', ({ durationMs }) => durationMs),
-  {
-    name: "tenants' TTFT, longest to shortest",
-    value: ({ unevenness }) => unevenness,
-    text: (value) => value.toFixed(2),
-    isMoreBetter: false,
-  },
+  less('TTFT p50', ({ ttfts }) => percentilesOf(ttfts)?.p50),
+  less('TTFT p90', ({ ttfts }) => percentilesOf(ttfts)?.p90),
+  less('TTFT p99', ({ ttfts }) => percentilesOf(ttfts)?.p99),
+  less('ITL p50', ({ itls }) => percentilesOf(itls)?.p50),
+  less('ITL p99', ({ itls }) => percentilesOf(itls)?.p99),
+  less('longest pause', ({ longestPauses }) => longestPauses.at(-1)),
+  { name: 'tokens/s', value: (one) => one.tokensPerSecond, text: fixed(1), isMoreBetter: true },
+  less('until all are done', ({ durationMs }) => durationMs),
+  less("tenants' TTFT, longest to shortest", ({ unevenness }) => unevenness, fixed(2)),
   { name: 'busy', value: ({ utilization }) => utilization, text: formatShare },
   { name: 'preemptions', value: ({ preemptions }) => preemptions, text: String },
-  { name: 'failed', value: ({ failed }) => failed, text: String, isMoreBetter: false },
+  less('failed', ({ failed }) => failed, String),
 ]
 
 interface ResultsTableProps {

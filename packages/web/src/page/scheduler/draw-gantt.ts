@@ -91,15 +91,15 @@ export function drawGantt(
   const color = colorsOf(canvas)
   context.font = '11px system-ui, sans-serif'
   context.textBaseline = 'middle'
-  context.fillStyle = color('dim')
+  context.fillStyle = color.dim
   for (const [row, slot] of picture.slots.entries()) {
     context.fillText(`slot ${slot}`, 0, (row + 0.5) * rowHeight)
   }
   context.fillText('queue', 0, (picture.slots.length + 0.5) * rowHeight)
-  drawTime(context, picture, width, height, color('line'))
+  drawTime(context, picture, width, height, color.line)
   for (const { span, x, y, width: wide } of placed) {
     context.globalAlpha = picture.chosen === undefined || picture.chosen === span.id ? 1 : 0.35
-    context.fillStyle = color(span.kind)
+    context.fillStyle = color[span.kind]
     // A pause and a wait are thin: nothing is computed then.
     const isThin = span.kind === 'pause' || span.kind === 'wait'
     context.fillRect(x, y + (isThin ? 6 : 2), wide, isThin ? 6 : rowHeight - 4)
@@ -107,17 +107,13 @@ export function drawGantt(
   context.globalAlpha = 1
 }
 
+const colorNames = ['dim', 'line', 'prefill', 'decode', 'wait', 'pause'] as const
+
 /** Looks up each colour once for a picture: that takes longer than drawing with it. */
-function colorsOf(canvas: HTMLCanvasElement): (name: string) => string {
+function colorsOf(canvas: HTMLCanvasElement): Record<(typeof colorNames)[number], string> {
   const style = getComputedStyle(canvas)
-  const known = new Map<string, string>()
-  return (name) => {
-    const before = known.get(name)
-    if (before !== undefined) return before
-    const color = style.getPropertyValue(`--${name}`)
-    known.set(name, color)
-    return color
-  }
+  const colors = colorNames.map((name) => [name, style.getPropertyValue(`--${name}`)])
+  return Object.fromEntries(colors) as ReturnType<typeof colorsOf>
 }
 
 function drawTime(

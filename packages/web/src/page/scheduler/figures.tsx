@@ -31,18 +31,7 @@ export function Tiles({ state }: Props) {
       ))}
       <div class="tile">
         <dt>Policy</dt>
-        <dd class="name">
-          {policy.split('+').map((half, index) => (
-            <span key={half}>
-              {index > 0 && (
-                <>
-                  +<wbr />
-                </>
-              )}
-              {half}
-            </span>
-          ))}
-        </dd>
+        <dd class="name">{policy.replaceAll('+', '+\u200b' /* where a line may end */)}</dd>
       </div>
     </dl>
   )

@@ -57,12 +57,8 @@ export function Queue({ state: { queue, waiting, now } }: Props) {
 /** How many ended requests are shown. */
 const mostEnded = 8
 
-interface EndedRequestsProps {
-  readonly state: Pick<LiveState, 'frames'>
-}
-
 /** The requests of the last minute that ended last: what each took, and what it had for nothing. */
-export function EndedRequests({ state: { frames } }: EndedRequestsProps) {
+export function EndedRequests({ state: { frames } }: Props) {
   const ended = frames.flatMap((frame) => frame.ended)
   return (
     <section class="card" aria-label="Requests that ended">
