@@ -46,7 +46,9 @@ t.test('Markdown: text, code, tables, lists, formulas', (t) => {
   for (const part of ['<h3>A</h3>', '<strong>c</strong>', '<code>d</code>', '<del>e</del>']) {
     t.ok(shown.includes(part), part)
   }
-  t.match(shown, /<ol start="3">.*<blockquote>.*<hr/s)
+  t.match(shown, /<div dir="auto"><ol start="3">.*<blockquote><p>.*<hr/s)
+  t.match(shown, /<li class="task"><input type="checkbox" checked disabled[^>]*><span>g</)
+  t.match(html('- [ ] a\n\n- b\n'), /<li class="task"><p><input type="checkbox" disabled[^>]*>a</)
   t.match(html('```js\nlet a = "<b>"\n```'), /<span>js<\/span>.*let a = &quot;&lt;b>&quot;/s)
   t.match(html('|a|b|\n|-|-:|\n|1|2|'), /<th[^>]*>a<\/th>.*<td class="align-right">2<\/td>/s)
   const formula = html('so $a_1 b_1$ and \\(x*y*z\\), for $5 or $6\n\n$$\nc_2 * d_2\n$$\n')

@@ -15,6 +15,13 @@ for (const token of prompt) cached.set(cached.size, keysOf(token))
 |---:|---:|---:|
 | 100 | 5,050 | 100 |
 | 1,000 | 500,500 | 1,000 |
+
+- [x] keys and values kept
+- [ ] old ones dropped
+
+> Arabic is written from the right:
+
+نعم، تحفظ المفاتيح والقيم.
 `
 
 const image = new PNG({ width: 320, height: 200 })

@@ -40,7 +40,9 @@ const marked = new Marked({ gfm: true, breaks: false, extensions: mathExtensions
  */
 export function Markdown({ text }: { readonly text: string }): ComponentChild {
   const tokens = useMemo(() => marked.lexer(text), [text])
-  return h('div', { class: 'markdown' }, blocks(tokens))
+  // Each outer block reads from the side of its first letter: Arabic and English may follow each other.
+  const sided = blocks(tokens).map((block) => h('div', { dir: 'auto' }, block))
+  return h('div', { class: 'markdown' }, sided)
 }
 
 const blocks = (tokens: readonly Token[] = []): ComponentChild[] =>
@@ -73,7 +75,8 @@ function Block({ token }: { readonly token: Token }): ComponentChild {
     case 'hr':
       return h('hr', null)
     case 'math':
-      return mathOf(known as MathToken)
+    case 'checkbox':
+      return span(token)
     case 'text':
       return 'tokens' in known ? h('span', null, spans(token)) : known.raw
     default:
@@ -81,14 +84,10 @@ function Block({ token }: { readonly token: Token }): ComponentChild {
   }
 }
 
-const mathOf = ({ text, isBlock }: MathToken): ComponentChild => h(Formula, { text, isBlock })
-
 function list({ ordered, start, items }: Tokens.List): ComponentChild {
-  const entries = items.map((item, index) => {
-    const { checked } = item
-    const done = { type: 'checkbox', checked, disabled: true, 'aria-label': 'done' }
-    return h('li', { key: index }, item.task ? h('input', done) : null, blocks(item.tokens))
-  })
+  const entries = items.map(({ task, tokens }, index) =>
+    h('li', { key: index, class: task ? 'task' : undefined }, blocks(tokens)),
+  )
   return ordered ? h('ol', { start: start === '' ? 1 : start }, entries) : h('ul', null, entries)
 }
 
@@ -133,8 +132,12 @@ function span(token: Token): ComponentChild {
       const { href, text } = token as Tokens.Image
       return link(href, [`image: ${text === '' ? href : text}`])
     }
+    case 'checkbox': {
+      const { checked } = token as Tokens.Checkbox
+      return h('input', { type: 'checkbox', checked, disabled: true, 'aria-label': 'done' })
+    }
     case 'math':
-      return mathOf(known as MathToken)
+      return h(Formula, known as MathToken)
     case 'escape':
       return (token as Tokens.Escape).text
     case 'text':
