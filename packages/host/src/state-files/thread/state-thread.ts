@@ -44,9 +44,10 @@ export class StateThread {
     this.#worker ??= this.#start()
     const worker = this.#worker
     const result = await new Promise<unknown>((resolve, reject) => {
+      // what cannot be sent fails by itself: nothing would come back for it
+      worker.postMessage({ name, given } satisfies StateTask, [])
       this.#pending.push({ resolve, reject })
       worker.ref()
-      worker.postMessage({ name, given } satisfies StateTask, [])
     })
     return result as ReturnType<Jobs[Name]>
   }

@@ -670,6 +670,17 @@ t.test('a state is found as another process has written it, and only whole', asy
   }
 })
 
+t.test('what cannot be handed to the thread of files fails alone', async (t) => {
+  const { files, warnings } = folderOf(t.testdir())
+  const head = { key: 'k', scope: '', partial: false, tokens: [1, 2, 3] }
+  const gone = new Uint8Array(4)
+  structuredClone(gone.buffer, { transfer: [gone.buffer] })
+  t.equal(await files.write(head, gone), undefined)
+  t.match(warnings, [/detached/])
+  t.match(await files.write(head, new Uint8Array(4)), { bytes: 4 })
+  t.match(await files.list('k'), [{ tokens: [1, 2, 3] }])
+})
+
 t.test('files are encrypted with a key, and of no use without it', async (t) => {
   const folder = join(t.testdir(), 'states')
   const key = 'a key of some length'
