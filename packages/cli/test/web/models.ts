@@ -100,6 +100,11 @@ export async function keyboard(t: Test, { page, url }: Visit): Promise<void> {
   await page.keyboard.press('Enter')
   await page.getByText(/TTFT .* tokens ·/).waitFor()
   t.match(await page.locator('.assistant').innerText(), /\w/)
+  const settings = page.getByRole('complementary', { name: 'Settings' })
+  await page.getByRole('button', { name: 'Settings', exact: true }).press('Enter')
+  await page.getByLabel('Max tokens').waitFor()
+  await tabTo(page, 'Copy the question')
+  await settings.waitFor({ state: 'hidden' })
   // What has the focus goes, and the control nearest to it has it then.
   await page.getByRole('button', { name: 'Edit' }).press('Enter')
   await page.getByLabel('Edit the message').press('Escape')

@@ -119,7 +119,10 @@ function useKeys({ isBusy, stop }: Chat, startNew: () => void): void {
 
 const controls = 'a[href], button:enabled, select:enabled, summary, [tabindex="0"]'
 
-/** When a control that has the focus goes, the nearest one that is left gets it, and not the page's beginning. */
+/**
+ * Keeps the focus where it can be seen. When a control that has it goes, the nearest one that is left gets it,
+ * and not the page's beginning.
+ */
 function useKeptFocus(): void {
   useEffect(() => {
     /** What has the focus, and all around it. */
@@ -128,6 +131,9 @@ function useKeptFocus(): void {
     addEventListener('focusin', (event) => {
       path = event.composedPath().filter((part) => part instanceof Element)
       place = path[0]!.getBoundingClientRect()
+      // What lies over the page does not hide the control that the Tab key went on to.
+      const over = document.querySelector<HTMLElement>(':popover-open:not(:focus-within)')
+      if (!path[0]!.matches('[popovertarget]')) over?.hidePopover()
     })
     const distance = (control: Element): number => {
       const { x, y } = control.getBoundingClientRect()

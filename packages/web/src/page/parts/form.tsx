@@ -47,7 +47,8 @@ interface InputProps extends Omit<LooseInputHTMLAttributes, 'autofocus'> {
   readonly list?: string
 }
 
-const focus = (element: HTMLElement | null): void => element?.focus()
+/** A `ref` of what is typed into as soon as it is there. */
+export const focus = (element: HTMLElement | null): void => element?.focus()
 
 /** An input that tells its text at each change. */
 export function Input({ onText, onEscape, autofocus, ...input }: InputProps) {

@@ -1,5 +1,5 @@
 import { Markdown } from '../../markdown/markdown.js'
-import { Buttons, Form, Problem, Quiet } from '../../parts/form.js'
+import { Buttons, focus, Form, Problem, Quiet } from '../../parts/form.js'
 import { Media, Thumbnail } from '../compose/attachment.js'
 import { isMedia, type Turn } from '../conversation.js'
 import { cutOffText } from '../saved-conversations.js'
@@ -97,8 +97,6 @@ function Content({ turn, isComing }: { readonly turn: Turn; readonly isComing: b
     </>
   )
 }
-
-const focus = (element: HTMLElement | null): void => element?.focus()
 
 interface EditTurnProps extends Pick<TurnProps, 'turn' | 'chat'> {
   readonly onEnd: () => void
