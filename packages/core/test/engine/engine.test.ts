@@ -30,6 +30,7 @@ import {
   empty,
   expectedTokens,
   greedy,
+  loggerOf,
   isDone,
   policyOf,
   promptOf,
@@ -203,6 +204,20 @@ t.test('drain and close', async (t) => {
     for (const answer of [first, second]) t.match((await answer).error, { code: 'shutting_down' })
     await isDone(t, made)
   })
+})
+
+t.test('samplers that cannot be disposed of keep no request from its end', async (t) => {
+  const { errors, logger } = loggerOf()
+  const { ask, backend } = rig({ logger })
+  const create = backend.createSampler.bind(backend)
+  backend.createSampler = (...of) => {
+    const dispose = () => {
+      throw new Error('in use')
+    }
+    return Object.assign(create(...of), { dispose })
+  }
+  for (const count of [1, 5]) t.equal((await ask(greedy([5, count], count))).tokens.length, count)
+  t.match(errors, [{ message: /a sampler could not/ }, {}])
 })
 
 t.test('a step costs what runs, whatever waits', async (t) => {

@@ -24,7 +24,7 @@ interface Published {
 export class OutputProcessor {
   /** Sequences with tokens that are not published yet. */
   #fresh: Sequence[] = []
-  #events: AddressedEvent[] = []
+  readonly #events: AddressedEvent[] = []
 
   /** Whether a request's first token is not published yet. */
   get hasFirst(): boolean {
@@ -61,9 +61,7 @@ export class OutputProcessor {
 
   /** Whether events of this id are still to be published. */
   owes(id: string): boolean {
-    return (
-      this.#fresh.some((sequence) => sequence.id === id) || this.#events.some((e) => e.id === id)
-    )
+    return [...this.#fresh, ...this.#events].some((one) => one.id === id)
   }
 
   /** Takes everything to publish now. */
@@ -82,9 +80,7 @@ export class OutputProcessor {
         this.fail(sequence, CllmError.from(error), now)
       }
     }
-    const events = this.#events
-    this.#events = []
-    return { events, ended }
+    return { events: this.#events.splice(0), ended }
   }
 
   /**

@@ -259,7 +259,12 @@ export class RequestTable {
     this.kv.release(sequence, now)
     sequence.computedTokens = 0
     sequence.discarded = 0
-    sequence.sampler?.dispose()
+    try {
+      sequence.sampler?.dispose()
+    } catch (error) {
+      // Its request, and all others, are to end all the same.
+      this.logger.error({ err: error }, 'a sampler could not be disposed of')
+    }
     sequence.sampler = undefined
     // No request waits for what it would have computed.
     this.sharing.onAdvanced(sequence, Infinity, now)

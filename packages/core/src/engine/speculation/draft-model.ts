@@ -94,10 +94,10 @@ export class DraftModel {
     const { limits, model } = this.backend
     const all = wanted.map((one): Guessing | undefined => {
       const slot = this.#slots.take(one.sequence)
-      const next = slot === undefined ? [] : one.sequence.tokens.slice(slot.length)
-      if (slot === undefined || next.some((token) => token >= model.vocabularySize))
-        return undefined
-      return { ...one, slot, next, guessed: [] }
+      if (slot === undefined) return undefined
+      const next = one.sequence.tokens.slice(slot.length)
+      const isKnown = next.every((token) => token < model.vocabularySize)
+      return isKnown ? { ...one, slot, next, guessed: [] } : undefined
     })
     const able = all.filter((one) => one !== undefined)
     const behind = able.reduce((sum, { next }) => sum + next.length, 0)

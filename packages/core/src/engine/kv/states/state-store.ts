@@ -98,8 +98,7 @@ export class StateStore {
    * its way. True where there is no room for one.
    */
   isReady(bytes: number): boolean {
-    const size = sizeFor(bytes)
-    return size > this.limit || !this.#makeRoom(size) || this.memory.isReady(bytes)
+    return !this.holds(bytes) || !this.#makeRoom(sizeFor(bytes)) || this.memory.isReady(bytes)
   }
 
   /** Whether a state of this many bytes can be kept at all. */
