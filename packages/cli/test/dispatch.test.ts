@@ -111,7 +111,7 @@ t.test('cllm config', async (t) => {
 engine:
   gpu: off # CLLM_GPU
 security:
-  api_key: null # --api-key
+  api_key: null # --api-key, hidden
 models:
   # CLLM_MODELS
   served:

@@ -60,6 +60,7 @@ export const readEnvironmentLayer = (env: NodeJS.ProcessEnv): Layer => {
 }
 
 const paths: ReadonlySet<string> = new Set(options.map(({ path }) => path))
+const sections = options.map(({ path }) => path.replace(/\..*/, ''))
 const isSection = (path: string): boolean => options.some((one) => one.path.startsWith(`${path}.`))
 
 /**
@@ -77,7 +78,9 @@ export function readObjectLayer(tree: object, label: string): Layer {
       if (value === undefined) continue
       if (paths.has(path)) settings.push({ path, value, source: label, label: own })
       else if (!isSection(path))
-        problems.push(`${own}: there is no such setting${suggestion(path, paths)}`)
+        problems.push(
+          `${own}: there is no such setting${suggestion(path, [...paths, ...sections])}`,
+        )
       else if (isRecord(value)) read(value, `${path}.`)
       else problems.push(`${own}: expected an object with settings`)
     }

@@ -231,7 +231,7 @@ t.test('who listens for others needs keys, or says that it does not', (t) => {
 t.test('cllm config does not show the key', async (t) => {
   const loaded = loadConfig({ argv: [], env: { CLLM_API_KEY: 'top-secret' } })
   t.equal(loaded.config.security.api_key, 'top-secret')
-  t.match(renderConfig(loaded), /api_key: null # CLLM_API_KEY/)
+  t.match(renderConfig(loaded), /api_key: null # CLLM_API_KEY, hidden\n/)
   for (const more of [[], ['--json']]) {
     const { stdout: out, stderr: err } = await run('config', '--api-key', 'top-secret', ...more)
     t.notMatch(out + err, 'top-secret')

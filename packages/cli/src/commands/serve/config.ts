@@ -31,7 +31,8 @@ function toDocument({ config, sources }: LoadedConfig, onlyChanged = false): Doc
     const pair = document.createPair<Scalar, Scalar | YAMLMap | YAMLSeq>(path.pop(), shown)
     const node = pair.value!
     if (!isScalar(node)) node.flow = node.items.length === 0
-    const source = ` ${sources.get(option.path)}`
+    const hidden = option.isSecret === true && value !== null ? ', hidden' : ''
+    const source = ` ${sources.get(option.path)}${hidden}`
     if (isScalar(node) || node.flow) node.comment = source
     else pair.key.commentBefore = source
     document.addIn(path, pair)

@@ -147,6 +147,7 @@ t.test('serve: what is wrong is told with what was expected and what came', asyn
       /engine\.gpuu: there is no such .* mean engine\.gpu\?$/,
     ],
     [{ settings: { engine: 3 } }, /serve: settings: engine: expected an object/],
+    [{ settings: { engin: {} } }, /engin: there is no such setting; did you mean engine\?/],
     [{ protocols: 3 }, /^serve: protocols: expected a list of protocols, got 3$/],
     [{ protocols: () => [] }, /^serve: protocols: expected a list .*, got "a function"$/],
     [{ protocols: [{}] }, /^serve: protocols: expected a list of protocols, got \[\{\}\]$/],
