@@ -696,6 +696,27 @@ t.test('a worker knows what it has seen of a front that has linked anew', async 
   await drive(clock, client.close())
 })
 
+t.test('an answer of a worker that makes no sense fails its call alone', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const { engine, client } = engineOn(clock)
+  client.programs = async () => []
+  client.statistics = async () => null as never
+  const about = { info: engine.info(), clock, fingerprint: 'f', host: 'h' }
+  const worker = new WorkerHost({ id: 'one', bus: server.connect(), client, ...about })
+  await worker.start()
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  await drive(clock, front.start())
+  await later(clock, 1000)
+  const remote = front.client(engine.info().model.id)
+  const [asked] = await drive(clock, Promise.allSettled([remote.statistics()]))
+  t.match(asked, { status: 'rejected' }, 'and nothing is thrown to who hands it over')
+  t.same(await drive(clock, remote.programs()), [])
+  await drive(clock, front.close())
+  await drive(clock, worker.close())
+  await drive(clock, client.close())
+})
+
 t.test(
   'a request that comes now waits for as long as at the worker where it waits least',
   async (t) => {

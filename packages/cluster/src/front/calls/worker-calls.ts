@@ -143,8 +143,15 @@ export class WorkerCalls {
     const isEnough = open.answers.size > 0 && this.front.clock.now() >= open.dueAt
     if (open.waitsFor.size > 0 && !isEnough) return
     const { call } = open.message
+    let value: unknown
+    try {
+      value = open.merge(open.answers)
+    } catch (error) {
+      // a worker may answer what nobody expects
+      return this.#fail(call, error)
+    }
     this.#remove(call)
-    this.front.answer({ type: 'result', call, value: open.merge(open.answers) })
+    this.front.answer({ type: 'result', call, value })
   }
 
   #remove(call: number): Call | undefined {
