@@ -31,7 +31,7 @@ function toDocument({ config, sources }: LoadedConfig, onlyChanged = false): Doc
     const pair = document.createPair<Scalar, Scalar | YAMLMap | YAMLSeq>(path.pop(), shown)
     const node = pair.value!
     if (!isScalar(node)) node.flow = node.items.length === 0
-    const hidden = option.isSecret === true && value !== null ? ', hidden' : ''
+    const hidden = option.isSecret && value !== null ? ', hidden' : ''
     const source = ` ${sources.get(option.path)}${hidden}`
     if (isScalar(node) || node.flow) node.comment = source
     else pair.key.commentBefore = source
