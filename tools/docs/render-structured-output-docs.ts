@@ -15,7 +15,7 @@ A request can hold its output to a GBNF grammar, a JSON object, or a JSON schema
 - Grammar size and work are limited, so that a constraint cannot delay other requests. Beyond a limit its own request ends
   with the same error.
 - Output may be narrower than the schema, never wider except for \`uniqueItems\` of free elements: properties in the
-  schema's order, at most one space or line break, numbers of up to 15 digits, years 1000 to 2099, times with an offset,
+  schema's order, at most one space or indented line break, numbers of up to 15 digits, years 1000 to 2099, times with an offset,
   URIs with \`http\` or \`https\`, \`multi-host-uri\` with \`postgresql\`.
 - Rules outside the schema are not enforced: pydantic's \`PastDate\`, time zones, \`FileUrl\`, integer keys; zod's
   \`pipe\` and \`refine\`.
