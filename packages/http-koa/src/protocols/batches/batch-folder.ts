@@ -6,7 +6,7 @@ import { CllmError } from '@cllm/core'
 import { isUnderWay, newestFirst, outputIds } from './batch-objects.js'
 import type { BatchObject, FileObject, Kept } from './batch-objects.js'
 import { text } from 'node:stream/consumers'
-import { splitLines } from './batch-store.js'
+import { rethrow, splitLines } from './batch-store.js'
 import type { BatchKind as Kind, BatchStore, LinePlace, Stored, PlacedLine } from './batch-store.js'
 
 /** So much of a file is read at once. */
@@ -69,8 +69,12 @@ export class BatchFolder implements BatchStore {
   async get<K extends Kind>(kind: K, id: string): Promise<Stored<K> | undefined> {
     if (!wellFormed.test(id)) return undefined
     try {
-      const found = await readFile(this.#headOf(kind, id), 'utf8').catch(ifMissing)
-      if (found !== undefined) return JSON.parse(found) as Stored<K>
+      const found = await readRecord(this.#headOf(kind, id)).catch(ifMissing)
+      if (found !== undefined) {
+        const kept = JSON.parse(found) as Stored<K> | null
+        if (kept?.object?.id === id) return kept
+        throw new Error('it is no record of this id')
+      }
       if (this.#isMade) await this.#checked(async () => await stat(join(this.folder, kind)))
       return undefined
     } catch (error) {
@@ -79,17 +83,21 @@ export class BatchFolder implements BatchStore {
     }
   }
 
-  /** All of them, the newest first. */
-  async list<K extends Kind>(kind: K): Promise<Stored<K>[]> {
+  /** All of them that are not damaged, the newest first. */
+  async list<K extends Kind>(kind: K, onDamaged?: (error: Error) => void): Promise<Stored<K>[]> {
     await this.#make()
     const names = await this.#checked(async () => await readdir(join(this.folder, kind)))
     const ids = names.flatMap((name) => (name.endsWith('.json') ? [name.slice(0, -5)] : []))
     const found = new Map(ids.map((id) => [id, this.#files.get(id) ?? this.get(kind, id)]))
     if (kind === 'files') this.#files = found
-    const all = await Promise.all(found.values()).catch((error: unknown) => {
-      found.clear()
-      throw error
+    const each = [...found].map(async ([id, kept]) => {
+      return await kept.catch((error: Error) => {
+        found.delete(id)
+        if (!isDamage(error)) throw error
+        onDamaged?.(error)
+      })
     })
+    const all = await Promise.all(each)
     return newestFirst((all as Stored<K>[]).filter((kept) => kept !== undefined))
   }
 
@@ -115,7 +123,9 @@ export class BatchFolder implements BatchStore {
    * @param before - a time in milliseconds: what is newer may be on its way
    */
   async sweep(before: number): Promise<void> {
-    const batches = (await this.list('batches')).map(({ object }) => object).filter(isUnderWay)
+    const batches = (await this.list('batches', rethrow))
+      .map(({ object }) => object)
+      .filter(isUnderWay)
     const filesOf = ({ id, input_file_id: input }: BatchObject) => [
       input,
       ...Object.values(outputIds(id)),
@@ -218,6 +228,16 @@ export class BatchFolder implements BatchStore {
     }
     this.#isMade = true
   }
+}
+
+/** Whether a file is damaged; else the file system cannot do something. */
+const isDamage = ({ cause }: Error): boolean =>
+  cause instanceof Error && (cause as NodeJS.ErrnoException).errno === undefined
+
+async function readRecord(path: string): Promise<string> {
+  // a pipe would never end
+  if (!(await stat(path)).isFile()) throw new Error('it is no file')
+  return await readFile(path, 'utf8')
 }
 
 /** Behind the last `\n` of a file of so many bytes, which is looked for from its end. */

@@ -99,8 +99,11 @@ export class BatchRunner {
   /** Begins batches that have no job: it was lost with a process. */
   async #mend(): Promise<void> {
     const { store, queue, clock, logger } = this.parts
+    const onDamaged = (err: unknown) => {
+      logger[queue.isForgetful ? 'error' : 'debug']({ err }, 'batches of before cannot be read')
+    }
     try {
-      for (const { object } of (await store.list('batches')).toReversed()) {
+      for (const { object } of (await store.list('batches', onDamaged)).toReversed()) {
         const { id, status } = object
         if (status === 'cancelling') await this.#stop(id)
         else if (status === 'validating' || (queue.isForgetful && isUnderWay(object))) {
@@ -108,8 +111,7 @@ export class BatchRunner {
         }
       }
     } catch (error) {
-      const level = queue.isForgetful ? 'error' : 'debug'
-      logger[level]({ err: error }, 'batches of before cannot be read')
+      onDamaged(error)
     }
     if (!queue.isForgetful) clock.at(clock.now() + mendMs, () => void this.#mend())
   }

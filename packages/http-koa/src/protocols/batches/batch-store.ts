@@ -19,8 +19,8 @@ export interface BatchStore {
   put<K extends BatchKind>(kind: K, kept: Stored<K>): Promise<void>
   /** What is known of one, or undefined. */
   get<K extends BatchKind>(kind: K, id: string): Promise<Stored<K> | undefined>
-  /** All of them, the newest first. */
-  list<K extends BatchKind>(kind: K): Promise<Stored<K>[]>
+  /** All of them that can be read, the newest first; each that is damaged is told. */
+  list<K extends BatchKind>(kind: K, onDamaged?: (error: Error) => void): Promise<Stored<K>[]>
   /** Changes a batch, unless `change` returns undefined; returns it as it is then. */
   update(
     id: string,
@@ -36,6 +36,11 @@ export interface BatchStore {
   lines(id: string): AsyncIterable<PlacedLine>
   /** The text of a line. */
   textOf(id: string, place: LinePlace): Promise<string>
+}
+
+/** Of {@link BatchStore.list}, where all must be known. */
+export function rethrow(error: Error): never {
+  throw error
 }
 
 /** A line of a batch, with its number in the file. */

@@ -8,6 +8,7 @@ import { unsupported } from '../../request/refusals.js'
 import { isAnthropic } from '../../request/generation.js'
 import { type BatchObject, type FileObject, isUnderWay, newFile, timeOf } from './batch-objects.js'
 import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batch-routes.js'
+import { rethrow } from './batch-store.js'
 
 const querySchema = z.object({
   purpose: z.string().optional(),
@@ -84,7 +85,9 @@ async function listed(call: QueryCallOf<typeof querySchema>, { store }: BatchesC
 /** @throws `invalid_request` where a batch reads the file */
 async function checkUnused(id: string, store: BatchesContext['store']): Promise<void> {
   const isReader = (batch: BatchObject) => batch.input_file_id === id && isUnderWay(batch)
-  const reader = (await store.list('batches')).find(({ object }) => isReader(object))
+  // a damaged one may read it
+  const batches = await store.list('batches', rethrow)
+  const reader = batches.find(({ object }) => isReader(object))
   if (reader === undefined) return
   const message = `The batch ${reader.object.id} is reading this file`
   throw new CllmError('invalid_request', message)
