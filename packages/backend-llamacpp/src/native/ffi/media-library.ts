@@ -116,6 +116,8 @@ export class MediaLibrary {
       const list = new BigUint64Array(new ArrayBuffer(8)).fill(addressOf(part) ?? 0n)
       const tokenize = functions.mtmd_tokenize_from_parts
       const result = await runAsync(tokenize, this.context, chunks, list, 1, false)
+      // the list names its address alone: until here the collector must not take it
+      void part.length
       if (result !== 0) throw new UnreadableFile(`libmtmd cannot prepare this file (${result})`)
       for (let index = 0; index < functions.mtmd_input_chunks_size(chunks); index++) {
         onPiece(await this.#piece(functions.mtmd_input_chunks_get(chunks, index), width))
