@@ -71,12 +71,14 @@ export class StreamSession implements StreamWriter {
   /**
    * @param key - of its client and its id
    * @param left - fires when its first client has left; absent: it is meant to be computed without one
+   * @param onReaderLeft - is called when one who read it again has left
    * @param startedAt - milliseconds since the epoch
    */
   constructor(
     readonly key: string,
     private readonly clock: Clock,
     private readonly left?: AbortSignal,
+    private readonly onReaderLeft: () => void = () => {},
     readonly startedAt = clock.now(),
   ) {}
 
@@ -136,10 +138,8 @@ export class StreamSession implements StreamWriter {
 
   /** Whether all from there on is kept. */
   keeps(from: StreamPlace): boolean {
-    const [first] = this.#events
-    return 'offset' in from
-      ? from.offset >= (first?.offset ?? 0)
-      : from.afterId + 1 >= (first?.id ?? 0)
+    const { id = 0, offset = 0 } = this.#events[0] ?? {}
+    return 'offset' in from ? from.offset >= offset : from.afterId + 1 >= id
   }
 
   /**
@@ -147,11 +147,14 @@ export class StreamSession implements StreamWriter {
    * slowly that the next event is kept no longer is disconnected.
    */
   async read(from: StreamPlace, writer: StreamWriter, signal: AbortSignal): Promise<void> {
-    this.#readers++
-    signal.addEventListener('abort', () => this.#readers--, { once: true })
     let place = from
     let wake = (): void => {}
-    signal.addEventListener('abort', () => wake())
+    if (!signal.aborted) this.#readers++
+    signal.addEventListener('abort', () => {
+      this.#readers--
+      this.onReaderLeft()
+      wake()
+    })
     while (!signal.aborted) {
       if (!this.keeps(place)) return writer.cut()
       const next = this.#nextAt(place)
@@ -202,10 +205,10 @@ export class ResumableStreams {
    * @throws `invalid_request` for a wrong id
    */
   begin(keyName: string | undefined, id: string, left?: AbortSignal): StreamSession {
-    const session = new StreamSession(keyOf(keyName, id), this.clock, left)
-    this.#sessions.add(session)
     const isLeft = (each: StreamSession) => each.isLeft && each.key.startsWith(keyOf(keyName, ''))
     const stop = (): void => this.#stop([...this.#sessions].filter(isLeft).slice(0, -mostLeft))
+    const session = new StreamSession(keyOf(keyName, id), this.clock, left, stop)
+    this.#sessions.add(session)
     left?.addEventListener('abort', stop, { once: true })
     this.#drop()
     return session
@@ -241,7 +244,7 @@ export class ResumableStreams {
   }
 
   /** The latest streams of an id, and of this id with `::` and more behind it. */
-  findAll(keyName: string | undefined, id: string) {
+  findAll(keyName: string | undefined, id: string): [id: string, session: StreamSession][] {
     this.#drop()
     const key = keyOf(keyName, id)
     const own = keyOf(keyName, '').length
@@ -252,7 +255,7 @@ export class ResumableStreams {
       latest.delete(session.key)
       latest.set(session.key, session)
     }
-    return [...latest].map(([name, session]) => [name.slice(own), session] as const)
+    return [...latest].map(([name, session]) => [name.slice(own), session])
   }
 
   /** Stops and forgets the streams of an id, if there are any. */

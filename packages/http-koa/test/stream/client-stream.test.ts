@@ -338,7 +338,7 @@ t.test('a stream goes on until another one of its id is accepted', (t) => {
   t.end()
 })
 
-t.test('of the streams that a key has left, the last ones go on', (t) => {
+t.test('of the streams that a key has left, the last ones go on', async (t) => {
   const streams = new ResumableStreams(new SimulatedClock(0))
   const left = new AbortController()
   const begin = (key: string, nth: number, signal?: AbortSignal) =>
@@ -346,11 +346,14 @@ t.test('of the streams that a key has left, the last ones go on', (t) => {
   const others = [begin('b', 0, left.signal), begin('a', 99), begin('a', 98, AbortSignal.any([]))]
   const all = Array.from({ length: 18 }, (_, nth) => begin('a', nth, left.signal))
   const reading = new AbortController()
-  void all[0]!.read({ offset: 0 }, createClient(), reading.signal)
+  const read = all[0]!.read({ offset: 0 }, createClient(), reading.signal)
+  await all[1]!.read({ offset: 0 }, createClient(), AbortSignal.abort())
   left.abort()
   const stopped = () => all.flatMap(({ destroyed }, nth) => (destroyed ? [nth] : []))
   t.same(stopped(), [1], 'the first one is read again')
   reading.abort()
+  await read
+  t.same(stopped(), [0, 1], 'until that client leaves, too')
   const next = new AbortController()
   begin('a', 18, next.signal)
   next.abort()
@@ -359,7 +362,6 @@ t.test('of the streams that a key has left, the last ones go on', (t) => {
     others.some(({ destroyed }) => destroyed),
     'of others, in the background, connected',
   )
-  t.end()
 })
 
 t.test('of a long stream the end is kept', async (t) => {
