@@ -32,7 +32,7 @@ const mostRedirects = 3
 /** Milliseconds for a file with all redirects. */
 const mostMs = 10_000
 
-/** Files that are fetched at a time: each may take a descriptor of this process for as long as its server likes. */
+/** Files that are fetched at a time: each may hold a descriptor of this process until its time is over. */
 const mostAtOnce = 256
 
 /**
@@ -169,7 +169,8 @@ function checkAddress(address: string): void {
   // a mapped address of the old kind counts as what it is mapped from
   const ip = ipaddr.process(address)
   const range = ip.range()
-  // what is not assigned is unicast, too: only 2000::/3 is, and ::7f00:1 once was a way to write 127.0.0.1
+  // the library calls unassigned addresses unicast, too; of IPv6 only 2000::/3 is assigned
+  // (::7f00:1 was once a way to write 127.0.0.1)
   const isAssigned = ip.kind() === 'ipv4' || ip.toByteArray()[0]! >> 5 === 1
   if (range === 'unicast' && isAssigned && ip.toString() !== azureHost) return
   const message = `its server has no public address (${range === 'unicast' ? 'reserved' : range}): --media-urls takes such a one as HOST:PORT`

@@ -131,13 +131,12 @@ function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasCalls: b
  * Token counts; those of the input are apart from what was in the cache, and what is kept there from now on.
  *
  * @param thinking - this many of the answer's tokens are thoughts
- * @param asked - what is kept, and how long
+ * @param asked - says what is kept, and how long; absent: nothing is
  */
 function usageOf(usage: Usage, thinking: number, asked?: MessageRequest) {
   const { promptTokens, cachedTokens, generatedTokens } = usage
-  const { keptTokens = 0, request } = { ...asked }
-  const created = Math.max(0, Math.min(keptTokens, promptTokens) - cachedTokens)
-  const isForHour = request?.keepMs === lifetimes['1h']
+  const created = Math.max(0, Math.min(asked?.keptTokens ?? 0, promptTokens) - cachedTokens)
+  const isForHour = asked?.request.keepMs === lifetimes['1h']
   return {
     input_tokens: promptTokens - cachedTokens - created,
     cache_creation_input_tokens: created,

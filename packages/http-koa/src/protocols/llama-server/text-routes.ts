@@ -66,15 +66,15 @@ async function tokenizeForVllm(call: Call, { prompt, messages, ...fields }: Toke
         })
   const { limits } = await client.info()
   const isSpelled = fields.return_token_strs === true
+  // a part of a character becomes U+FFFD
   const token_strs = isSpelled
     ? (await piecesOf(client, tokens, signal)).map((piece) => bytesOf(piece).toString())
     : null
   return { count: tokens.length, max_model_len: limits.contextSize, tokens, token_strs }
 }
 
-/** Of a part of a character U+FFFD as its text. */
-const bytesOf = (piece: string | number[]): Buffer =>
-  typeof piece === 'string' ? Buffer.from(piece) : Buffer.from(piece)
+/** The bytes of a token, which may be those of a part of a character. */
+const bytesOf = (piece: string | number[]): Buffer => Buffer.from(piece as string)
 
 function given(prompt: string | undefined): string {
   if (prompt !== undefined) return prompt

@@ -117,7 +117,7 @@ export class McpServers {
       return await ask(await connected)
     } catch (cause) {
       if (CllmError.isInstance(cause)) throw cause
-      // What is its own has JSON-RPC's code, what is HTTP's a status.
+      // The server's own errors have JSON-RPC's code, those of HTTP a status.
       const { code, message, status } = cause as Error & { code?: unknown; status?: number }
       // Wrong parameters: the server is well.
       if (code === -32_602)

@@ -16,6 +16,7 @@ interface Row {
   readonly isMoreBetter?: boolean
 }
 
+/** A figure of which less is better. */
 const less = (name: string, value: Row['value'], text = formatMs): Row => {
   return { name, value, text, isMoreBetter: false }
 }

@@ -108,12 +108,13 @@ export function drawGantt(
 }
 
 const colorNames = ['dim', 'line', 'prefill', 'decode', 'wait', 'pause'] as const
+type Colors = Readonly<Record<(typeof colorNames)[number], string>>
 
 /** Looks up each colour once for a picture: that takes longer than drawing with it. */
-function colorsOf(canvas: HTMLCanvasElement): Record<(typeof colorNames)[number], string> {
+function colorsOf(canvas: HTMLCanvasElement): Colors {
   const style = getComputedStyle(canvas)
   const colors = colorNames.map((name) => [name, style.getPropertyValue(`--${name}`)])
-  return Object.fromEntries(colors) as ReturnType<typeof colorsOf>
+  return Object.fromEntries(colors) as Colors
 }
 
 function drawTime(

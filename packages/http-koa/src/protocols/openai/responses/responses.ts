@@ -30,8 +30,10 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
     return encoded(eventStream, events, (write) => responseEvents(call, asked, eventsTo(write)))
   }
   let whole = {}
-  // that of the last event is whole
-  const send: Send = (_, { response }) => (whole = response ?? whole)
+  const send: Send = (_, { response }) => {
+    // the last event has the whole one
+    if (response !== undefined) whole = response
+  }
   await encodeAll(responseEvents(call, asked, send, false), events)
   return whole
 }
