@@ -153,14 +153,21 @@ export class McpServers {
     const { signal } = this.#closing
     // oxlint-disable-next-line unicorn/prefer-add-event-listener -- it is no EventTarget
     client.onclose = onClose
-    if ('url' in options) {
-      const { url, headers } = options
-      const more = defined({ requestInit: headers && { headers } })
-      await client.connect(new sdk.StreamableHTTPClientTransport(new URL(url), more), { signal })
-    } else {
-      const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio')
-      const program = new StdioClientTransport({ ...defined(options), stderr: 'ignore' })
-      await client.connect(program, { signal })
+    // the SDK's own signal ends the first request alone, not the notification behind it
+    const end = (): void => void client.close().catch(() => {})
+    signal.addEventListener('abort', end)
+    try {
+      if ('url' in options) {
+        const { url, headers } = options
+        const more = defined({ requestInit: headers && { headers } })
+        await client.connect(new sdk.StreamableHTTPClientTransport(new URL(url), more), { signal })
+      } else {
+        const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio')
+        const program = new StdioClientTransport({ ...defined(options), stderr: 'ignore' })
+        await client.connect(program, { signal })
+      }
+    } finally {
+      signal.removeEventListener('abort', end)
     }
     return client
   }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -48,12 +48,30 @@ t.test('one that never answers does not keep the others from being closed', asyn
   const silent = createServer(() => {}).listen(0, '127.0.0.1')
   await once(silent, 'listening')
   t.teardown(() => silent.close().closeAllConnections())
-  const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`
+  const urlOf = (server: Server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
   const begun = join(t.testdir({}), 'begun')
   const args = ['-e', 'fs.writeFileSync(process.argv[1], "1"); setInterval(() => {}, 1e6)', begun]
-  const servers = new McpServers({ program: { command: process.execPath, args }, far: { url } })
-  const asked = Promise.allSettled([servers.tools('program'), servers.tools('far')])
-  await Promise.all([once(silent, 'request'), until(() => existsSync(begun))])
+  let isGreeted = false
+  const greet = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const { id } = JSON.parse(await text(request)) as { id?: number }
+    if (id === undefined) isGreeted = true
+    const serverInfo = { name: 'greeting', version: '1' }
+    const result = { protocolVersion: '2025-06-18', capabilities: {}, serverInfo }
+    response.setHeader('Content-Type', 'application/json')
+    if (id !== undefined) response.end(JSON.stringify({ jsonrpc: '2.0', id, result }))
+  }
+  const greeting = createServer((request, response) => void greet(request, response))
+  greeting.listen(0, '127.0.0.1')
+  await once(greeting, 'listening')
+  t.teardown(() => greeting.close().closeAllConnections())
+  const servers = new McpServers({
+    program: { command: process.execPath, args },
+    far: { url: urlOf(silent) },
+    greeting: { url: urlOf(greeting) },
+  })
+  const asked = Promise.allSettled(servers.names.map(async (name) => await servers.tools(name)))
+  await once(silent, 'request')
+  await until(() => existsSync(begun) && isGreeted)
   await servers.close()
   for (const { status } of await asked) t.equal(status, 'rejected')
 })
