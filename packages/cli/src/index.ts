@@ -5,7 +5,7 @@ export type {
   LogLevelMessage,
   StartMessage,
 } from './engine/process-channel.js'
-export * from './api/create-server.js'
+export { createServer } from '@cllm/host'
 export { type EngineProcess, spawnEngine, type SpawnOptions } from './engine/spawn-engine.js'
 export * from './models/resolve-model.js'
 export * from './api/serve.js'

@@ -174,7 +174,8 @@ export function checkServerParts(
 ): void {
   const unknown = Object.keys(parts).find((name) => !names.includes(name))
   if (unknown !== undefined) {
-    const meant = didYouMean(unknown, names)
+    const meant =
+      unknown === 'model' ? "; a model's name is for serve of cllm" : didYouMean(unknown, names)
     throw wrong(unknown, `there is no part "${unknown}" (there are ${names.join(', ')})${meant}`)
   }
   const missing = needed.find((names) => !names.some((name) => name in parts))

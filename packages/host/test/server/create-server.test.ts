@@ -167,3 +167,22 @@ t.test('a tokenizer of one’s own', async (t) => {
   t.equal(answer.end?.usage.promptTokens, 5)
   await drive(clock, server.close())
 })
+
+t.test('what JavaScript has wrong is named', async (t) => {
+  const backend = new FakeBackend()
+  const wrong: readonly [object | undefined, RegExp][] = [
+    [undefined, /^createServer: backend or engines or directory is missing$/],
+    [{ backend, transports: [] }, /policy is missing/],
+    [{ backend, policy: firstComeFirstServed }, /transports is missing: .*\[koaTransport\(/],
+    [{ backend, polcy: 'x', transports: [] }, /no part "polcy" .*did you mean "?policy"?\?$/],
+    [{ engines: {}, transports: [{}] }, /transports: expected a list such as/],
+    [
+      { model: 'stories15m', transports: [] },
+      /no part "model" .*; a model's name is for serve of cllm$/,
+    ],
+  ]
+  for (const [parts, message] of wrong) {
+    const create = () => createServer(parts as Parameters<typeof createServer>[0])
+    t.throws(create, { code: 'invalid_configuration', message }, String(message))
+  }
+})

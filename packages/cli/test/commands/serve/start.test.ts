@@ -4,8 +4,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { GenerateEvent } from '@cllm/core'
-import { koaTransport, nativeProtocol } from '@cllm/http-koa'
-import { createServer as createLlmServer, serve, type ServerByName } from 'cllm'
+import { serve } from 'cllm'
 import t, { type Test } from 'tap'
 import { freePort } from '../../../../cluster/test/free-port.js'
 import { inside } from '../../inside.js'
@@ -77,63 +76,6 @@ t.test('serve says what the 2-bit model is, and what to take instead', async (t)
     stderr,
     /^tinyllama-1\.1b-chat: a 2-bit model .* `cllm pull qwen3-0\.6b`, or --model FILE\n/,
   )
-})
-
-t.test('createServer: what JavaScript has wrong is named', async (t) => {
-  const create = async (parts?: object) => await createLlmServer(parts as ServerByName)
-  const transports: ServerByName['transports'] = []
-  const wrong: readonly [object | undefined, RegExp][] = [
-    [undefined, /^createServer: model or backend or engines is missing$/],
-    [{}, /^createServer: model or backend or engines is missing$/],
-    [{ model: 'stories15m', policy: 'chunked+fcfs' }, /transports is missing: .*\[koaTransport\(/],
-    [
-      { model: 'stories15m', port: 8080, transports },
-      /no part "port" \(there are model, .*transports/,
-    ],
-    [{ model: 'stories15m', polcy: 'x', transports }, /no part "polcy" .*did you mean "policy"\?/],
-    [{ model: 'stories15m', transports: [{}] }, /transports: expected a list such as/],
-    [{ model: 15, transports }, /model: expected a path/],
-    [{ backend: {}, transports }, /policy is missing/],
-  ]
-  for (const [parts, message] of wrong) {
-    await t.rejects(create(parts), { code: 'invalid_configuration', message }, String(message))
-  }
-})
-
-t.test('createServer: what is wrong is told before the model is looked for', async (t) => {
-  const transports = [koaTransport({ port: 0, protocols: [nativeProtocol()] })]
-  const create = async (more: Partial<ServerByName>) =>
-    await createLlmServer({ model: './none.gguf', transports, ...more })
-  await t.rejects(create({ policy: 'fastest' }), { code: 'invalid_policy' })
-  const policyOptions = { none: 1 }
-  await t.rejects(create({ policyOptions }), { code: 'invalid_policy', message: /none/ })
-  await t.rejects(create({ backendName: 'gpu' }), { code: 'invalid_configuration' })
-  const backend = { slots: -1 }
-  await t.rejects(create({ backend }), { code: 'invalid_configuration', message: /slots/ })
-  await t.rejects(create({ use: { admission: 'none' } }), { code: 'invalid_configuration' })
-  await t.rejects(create({ model: 'none' }), { code: 'model_unavailable' })
-  const broken = () => {
-    throw new Error('this transport cannot start')
-  }
-  await t.rejects(create({ transports: [broken] }), { message: 'this transport cannot start' })
-  await t.rejects(create({}), { code: 'model_unavailable', message: /none\.gguf/ })
-})
-
-t.test('createServer starts an engine, which its close ends', async (t) => {
-  const server = await createLlmServer({
-    model,
-    backend: { slots: 1, threads: 1, gpu: 'off' },
-    transports: [koaTransport({ port: 0, protocols: [nativeProtocol()] })],
-  })
-  const [{ url } = { url: '' }] = await server.listen()
-  const body = JSON.stringify({ prompt: 'Once', max_tokens: 2 })
-  const headers = { 'content-type': 'application/json' }
-  t.equal((await fetch(`${url}/generate`, { method: 'POST', headers, body })).status, 200)
-  const engine = server.directory.open()
-  t.equal((await engine.info()).model.id, server.directory.list()[0])
-  await server.close()
-  t.match(server.directory.status(), { state: 'unloaded' })
-  await t.rejects(engine.info(), { code: 'shutting_down' })
 })
 
 t.test('serve: what is wrong is told with what was expected and what came', async (t) => {
