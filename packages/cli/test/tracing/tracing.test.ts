@@ -53,7 +53,7 @@ t.test('a span for each request, and none of its words', async (t) => {
 
   const tracing = startTracing(`http://127.0.0.1:${port}/`)
   const protocols = [tracing.protocol, nativeProtocol(), openAiProtocol()]
-  const server = await createServer({
+  const server = createServer({
     backend: new FakeBackend({ slots: 2 }),
     policy: createPolicy('adaptive+fcfs', {}),
     transports: [koaTransport({ port: 0, protocols })],
