@@ -1,8 +1,7 @@
 // How many answers of a model end by themselves, and how many are right, with each way to penalize repetition.
 // node benchmarks/endings.mjs [MODEL] [--tokens 512] [--ways '[{}, {"repetition_penalty": 1.1}]'] [--show]
 import { parseArgs } from 'node:util'
-import { createServer } from '../packages/cli/dist/index.js'
-import { koaTransport, openAiProtocol } from '../packages/http-koa/dist/index.js'
+import { serve } from '../packages/cli/dist/index.js'
 import { median } from './lib/statistics.mjs'
 
 const { values, positionals } = parseArgs({
@@ -69,16 +68,12 @@ const questions = [
   ['At what temperature does water freeze in Celsius?', /\b(0|zero)\b/i],
 ]
 
-const server = await createServer({
-  model,
-  transports: [koaTransport({ port: 0, protocols: [openAiProtocol()] })],
-})
-const [{ url }] = await server.listen()
+const server = await serve({ model, port: 0 })
 for (const way of JSON.parse(values.ways)) {
   const all = []
   const left = [...questions]
   const ask = async ([content, right]) => {
-    const response = await fetch(`${url}/v1/chat/completions`, {
+    const response = await fetch(`${server.url}/v1/chat/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({
