@@ -36,7 +36,6 @@ export async function takeFileLock(folder: string, options: FileLockOptions) {
 class FileLock {
   /** While it is open, no other folder can have its inode: who takes over makes a folder of the same name. */
   readonly #file: number
-  readonly #inode: bigint
   #renewedAt = performance.now()
   #timer: NodeJS.Timeout | undefined
   #isHeld = true
@@ -50,7 +49,6 @@ class FileLock {
     private readonly options: FileLockOptions,
   ) {
     this.#file = openSync(folder, 'r')
-    this.#inode = fstatSync(this.#file, { bigint: true }).ino
     process.once('exit', this.#removeAtExit)
   }
 
@@ -74,7 +72,7 @@ class FileLock {
     if (!this.#isHeld) return false
     try {
       const { ino } = statSync(this.folder, { bigint: true })
-      if (ino === this.#inode) return true
+      if (ino === fstatSync(this.#file, { bigint: true }).ino) return true
       this.#lose(new Error(`${this.folder} was taken over by another process`))
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') this.#lose(error as Error)
@@ -84,9 +82,11 @@ class FileLock {
 
   /** Lets it go. */
   async release(): Promise<void> {
+    // Another process may have taken it over since the last look: the folder is that one's then.
+    const isOwn = this.isHeld()
     if (!this.#isHeld) return
     this.#end()
-    await rmdir(this.folder).catch(unlessMissing)
+    if (isOwn) await rmdir(this.folder).catch(unlessMissing)
   }
 
   #lose(cause: Error): void {

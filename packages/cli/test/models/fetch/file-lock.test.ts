@@ -130,8 +130,9 @@ t.test('who loses the lock is told, who gives up waiting is let go', async (t) =
 t.test('a lock that another process made is not taken back by its times', async (t) => {
   const path = join(t.testdir({}), 'thing')
   const { signal } = new AbortController()
-  const staleMs = 10_000
-  await withLock(path, { signal, staleMs }, async (kept) => {
+  const keepAlive = setInterval(() => {}, 60_000) // the lock's own timer does not
+  t.teardown(() => clearInterval(keepAlive))
+  await withLock(path, { signal, staleMs: 2_000 }, async (kept) => {
     const { mtime } = statSync(`${path}.lock`)
     await rmdir(`${path}.lock`)
     await mkdir(`${path}.lock`)
@@ -139,6 +140,16 @@ t.test('a lock that another process made is not taken back by its times', async 
     if (!kept.aborted) await once(kept, 'abort')
   })
   t.same(await readdir(join(path, '..')), ['thing.lock'], "the other one's stays")
+})
+
+t.test('what another process took over since the last look is not released', async (t) => {
+  const path = join(t.testdir({}), 'thing')
+  const { signal } = new AbortController()
+  await withLock(path, { signal }, async () => {
+    await rmdir(`${path}.lock`)
+    await mkdir(`${path}.lock`)
+  })
+  t.same(await readdir(join(path, '..')), ['thing.lock'])
 })
 
 t.test("a folder of batches is one process's until that one ends", async (t) => {
