@@ -1,4 +1,4 @@
-import { type ChildProcess, fork } from 'node:child_process'
+import { type ChildProcess, fork, type StdioOptions } from 'node:child_process'
 import { closeSync, ftruncateSync, mkdtempSync, openSync, readSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -157,8 +157,8 @@ export class EncoderSupervisor {
     try {
       const about = JSON.stringify({ ...options, ...shared } satisfies EncoderOptions)
       const files = file === undefined ? [] : [file]
-      const stdio = ['ignore', 'ignore', 'pipe', 'ipc', ...files] as const
-      const started = fork(this.entry, [about], { serialization: 'advanced', stdio: [...stdio] })
+      const stdio: StdioOptions = ['ignore', 'ignore', 'pipe', 'ipc', ...files]
+      const started = fork(this.entry, [about], { serialization: 'advanced', stdio })
       const child = Object.assign(started, { ended: new AbortController() })
       child.once('close', () => child.ended.abort())
       child.ended.signal.addEventListener('abort', () => {

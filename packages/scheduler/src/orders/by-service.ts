@@ -75,9 +75,9 @@ export const agents = defineBoundedOrder({
 })
 
 /**
- * A slot that does not stand idle for a millisecond gains that for a request that waits, and the more the longer the
- * queue is for each that runs. All that run, and the program, lose what computing the program's tokens again takes, and
- * once more: it comes back for a slot that another program waits for.
+ * How many slots stay idle for programs that pause. A millisecond of a slot that is given away gains as much for a
+ * request that waits, and more where more requests wait than run. It costs all that run, and the program, the time of
+ * computing the program's tokens again. That counts twice: the program comes back for a slot that another one waits for.
  */
 function hold({ programs, now, running, waiting }: SchedulerState): number {
   const gain = Math.max(1, waiting.size / Math.max(1, running.length))
