@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import {
+  CllmError,
   type ChatMessage,
   type EngineClient,
   type EngineInfo,
@@ -69,7 +70,7 @@ export async function knownTemplate(client: EngineClient, { model }: EngineInfo)
   })
 }
 
-/** What a promise has brought under this key; one that failed is made again, also by those who waited for it. */
+/** What a promise has brought under this key; one that failed is made again. */
 async function remembered<T>(
   all: Map<string, Promise<T>>,
   key: string,
@@ -78,8 +79,11 @@ async function remembered<T>(
 ): Promise<T> {
   const there = all.get(key)
   if (there !== undefined) {
-    // it may have failed for the other's client alone, which has left
-    return await there.catch(async () => await remembered(all, key, most, make))
+    return await there.catch(async (error: unknown) => {
+      // of the other's client, which has left
+      if (CllmError.from(error).code === 'cancelled') return await remembered(all, key, most, make)
+      throw error
+    })
   }
   const made = make()
   setLatest(all, key, made, most)
