@@ -57,12 +57,10 @@ export const findEntry = (catalog: readonly CatalogEntry[], name: string) =>
 /** `; did you mean X?` with the model of a catalog that an unknown name probably means, or nothing. */
 export function meantModel(spec: string, catalog: readonly CatalogEntry[]): string {
   const names = catalog.map(({ name }) => name)
-  // `tinylama` is near to no whole name
-  const families = names.map((name) => name.replace(/-.*/, ''))
+  // `tinylama` is near to no whole name; of several models of a family the first is meant
+  const families = new Map(names.toReversed().map((name) => [name.replace(/-.*/, ''), name]))
   const whole = names.find((name) => spec !== '' && name.includes(spec.toLowerCase())) ?? spec
-  return didYouMean(whole, [...names, ...families], (near) =>
-    String(names.find((name) => name.startsWith(near))),
-  )
+  return didYouMean(whole, [...names, ...families.keys()], (near) => families.get(near) ?? near)
 }
 
 /** The sampling that the catalog has for a model, for what requests leave out; empty: none. */
