@@ -123,14 +123,12 @@ export class BatchFolder implements BatchStore {
    * @param before - a time in milliseconds: what is newer may be on its way
    */
   async sweep(before: number): Promise<void> {
-    const batches = (await this.list('batches', rethrow))
-      .map(({ object }) => object)
-      .filter(isUnderWay)
+    const batches = (await this.list('batches', rethrow)).map(({ object }) => object)
     const filesOf = ({ id, input_file_id: input }: BatchObject) => [
       input,
       ...Object.values(outputIds(id)),
     ]
-    const used = new Set(batches.flatMap(filesOf))
+    const used = new Set(batches.filter(isUnderWay).flatMap(filesOf))
     const names = new Set(await readdir(join(this.folder, 'files')))
     for (const name of names) {
       const id = name.slice(0, -'.jsonl'.length)
