@@ -119,7 +119,7 @@ function chunks(
       say(parser.push(event.text))
       if (event.type !== 'end') return
       say(parser.end())
-      send({ ...words.empty, ...end(event, tokens) })
+      send({ ...words.empty, ...logprobsOf(due), ...end(event, tokens) })
     },
     fail: (error) => write(`${JSON.stringify(ollamaErrorBody(error))}\n`),
   }
