@@ -104,19 +104,18 @@ function newBlock(call: Call, kind: BlockKind, name = ''): object {
   return { type: 'tool_use', id: `toolu_${requestId(call.random)}`, name, input: {}, caller }
 }
 
-/** The content of a whole answer. */
-function contentOf(call: Call, { content, reasoning, calls }: CollectedAnswer) {
-  const thinking = { ...newBlock(call, 'thinking'), thinking: reasoning }
-  const text = { ...newBlock(call, 'text'), text: content }
-  return [
-    ...(reasoning === '' ? [] : [thinking]),
-    ...(content === '' && calls.length > 0 ? [] : [text]),
-    ...calls.map(({ name, arguments: given }) => ({
-      ...newBlock(call, 'tool_use', name),
+/** The content of a whole answer: the blocks that its stream would have, at least one. */
+function contentOf(call: Call, { parts }: CollectedAnswer): readonly object[] {
+  if (parts.length === 0) return [newBlock(call, 'text')]
+  return parts.map((part) => {
+    if (part.type === 'call') {
+      const { name, arguments: given } = part.call
       // an answer that was cut off may end within its arguments
-      input: parsedJson(given) ?? {},
-    })),
-  ]
+      return { ...newBlock(call, 'tool_use', name), input: parsedJson(given) ?? {} }
+    }
+    const kind = kinds[part.type]
+    return { ...newBlock(call, kind), [kind]: part.text }
+  })
 }
 
 /** Anthropic's words for the end of an answer. */
@@ -167,18 +166,15 @@ const deltaOf = (kind: BlockKind, text: string): object => {
 
 /** The blocks of an answer, streamed event by event. */
 class BlockStream {
+  /** Begun so far. */
+  calls = 0
   #kind: BlockKind | undefined
   #index = -1
-  #calls = 0
 
   constructor(
     private readonly call: Call,
     private readonly send: Send,
   ) {}
-
-  get hasCalls(): boolean {
-    return this.#calls > 0
-  }
 
   push(parts: readonly AnswerPart[]): void {
     for (const part of parts) {
@@ -203,7 +199,7 @@ class BlockStream {
     this.#finish()
     this.#kind = kind
     this.#index++
-    if (kind === 'tool_use') this.#calls++
+    if (kind === 'tool_use') this.calls++
     const content_block = newBlock(this.call, kind, name)
     this.send('content_block_start', { index: this.#index, content_block })
   }
@@ -252,7 +248,7 @@ function messageEvents(
       blocks.push(parser.end())
       blocks.end()
       const usage = usageOf(event.usage, parser.reasoningTokens, asked)
-      send('message_delta', { delta: stopOf(event, blocks.hasCalls), usage })
+      send('message_delta', { delta: stopOf(event, blocks.calls > 0), usage })
       send('message_stop')
     },
     fail: (error) => send('error', anthropicErrorBody(error, call.id)),

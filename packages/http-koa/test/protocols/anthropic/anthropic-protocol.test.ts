@@ -252,6 +252,27 @@ testEach('thoughts are counted', async (t) => {
   const none = { output_tokens_details: { thinking_tokens: 0 } }
   t.match(events[0], { message: { usage: none } })
   t.match(events.at(-2), { usage: { output_tokens_details: { thinking_tokens: thoughts } } })
+  const cut = (await ask({ ...asks('euro'), max_tokens: 9 })).json
+  t.match(cut, { content: [{ type: 'thinking' }], stop_reason: 'max_tokens' })
+  t.equal(
+    (cut['content'] as unknown[]).length,
+    1,
+    'no empty text behind it, which none may send back',
+  )
+})
+
+testEach('a whole answer has the blocks of its stream, in their order', async (t) => {
+  const said = `<tool_call>${call}</tool_call> and <tool_call>${call}</tool_call>.`
+  const prompt = turn('system', toolSystem) + turn('user', 'euro') + answer
+  const { ask, stream } = await start(t, { script: scriptAnswers(tokenizer, { [prompt]: said }) })
+  const body = { ...asks('euro'), max_tokens: 999, tools: [tool] }
+  const { content } = (await ask(body)).json as { content: Json[] }
+  const events = await stream(body)
+  t.match(content, [{ input: { city: 'Paris' } }, { text: /and/ }, { input: {} }, { text: '.' }])
+  t.same(
+    content.map(({ type }) => type),
+    events.flatMap(({ content_block: block }) => (block as Json | undefined)?.['type'] ?? []),
+  )
 })
 
 testEach('tools', async (t) => {
