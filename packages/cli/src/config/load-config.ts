@@ -15,7 +15,7 @@ import { readFileLayer } from './file-layer.js'
 import { options, type PlacedOption, schema, type CllmConfig } from './options/schema.js'
 import { resolveModels, resolvePolicy } from './resolve-policy.js'
 import { describeValue, reasonOf } from './messages.js'
-import { accepts } from './options/value-format.js'
+import { accepts, isRecord } from './options/value-format.js'
 
 /** The input of {@link loadConfig}. */
 export interface ConfigInput {
@@ -82,24 +82,15 @@ const merge = (layers: readonly Layer[]) => {
   return { settings, find, problems: [...problems, ...(hasPlugins ? [] : checkBuiltIns(find))] }
 }
 
-/** Options with arbitrary keys. Convict would read a dot in a key, such as a tenant, as a path. */
-const freePaths = [
-  'engine.backend_options',
-  'scheduler.policy_options',
-  'scheduler.slo',
-  'server.protocol_options',
-  'models.served',
-  'models.aliases',
-  'use',
-] as const
+/** Whether an option's keys are arbitrary: convict would read a dot in one, such as a preset's name, as a path. */
+const hasFreeKeys = ({ default: value }: PlacedOption): boolean => isRecord(value)
 
 const toConfig = (settings: Settings): CllmConfig => {
   const config = convict<CllmConfig>(schema, { env: {}, args: [] })
-  for (const { path, value } of settings.values()) {
-    if (!freePaths.some((free) => free === path)) config.set(path, value)
-  }
+  const [free, plain] = [options.filter(hasFreeKeys), options.filter((one) => !hasFreeKeys(one))]
+  for (const { path } of plain) config.set(path, settings.get(path)!.value)
   config.validate({ allowed: 'strict' })
-  for (const path of freePaths) config.set(path, settings.get(path)!.value as never)
+  for (const { path } of free) config.set(path, settings.get(path)!.value)
   return config.getProperties()
 }
 

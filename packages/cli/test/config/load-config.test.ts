@@ -453,7 +453,7 @@ t.test('presets', (t) => {
   const yaml = `models:
   presets:
     brief: { from: a, system: Be brief., parameters: { temperature: 0.3, max_tokens: 9, stop: x } }
-    plain: { from: b }
+    qwen2.5-plain: { from: b }
   a: stories15m
   aliases: { b: a }
 `
@@ -467,8 +467,12 @@ t.test('presets', (t) => {
       sampling: { temperature: 0.3 },
       stop: ['x'],
     },
-    { name: 'plain', from: 'b', sampling: {} },
+    { name: 'qwen2.5-plain', from: 'b', sampling: {} },
   ])
+  const dotted =
+    'cluster: { router_options: { a.b: 1 } }\nscheduler: { speculative_options: { c.d: 2 } }'
+  const { cluster, scheduler } = load({ yaml: dotted }).config
+  t.same([cluster.router_options, scheduler.speculative_options], [{ 'a.b': 1 }, { 'c.d': 2 }])
   const wrong = {
     p: { from: 'c', sytem: 'x', parameters: { temprature: 1 } },
     q: { parameters: { top_p: 2 } },
