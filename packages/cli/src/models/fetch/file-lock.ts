@@ -40,8 +40,8 @@ class FileLock {
   #timer: NodeJS.Timeout | undefined
   #isHeld = true
   readonly #removeAtExit = (): void => {
-    // It is already gone, or cannot be removed while the process exits.
-    attempt(() => rmdirSync(this.folder))
+    // It may be another process's by now, or cannot be removed while this one exits.
+    if (this.isHeld()) attempt(() => rmdirSync(this.folder))
   }
 
   constructor(

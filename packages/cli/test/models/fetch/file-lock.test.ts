@@ -1,6 +1,6 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { statSync, utimesSync } from 'node:fs'
+import { existsSync, statSync, utimesSync } from 'node:fs'
 import { mkdir, readdir, readFile, rm, rmdir, unlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,7 +10,7 @@ import t, { type Test } from 'tap'
 import { holdFolders } from '../../../src/batches/hold-folder.js'
 import type { CatalogEntry } from '../../../src/models/catalog/catalog.js'
 import { resolveModel } from '../../../src/models/resolve-model.js'
-import { withLock } from '../../../src/models/fetch/file-lock.js'
+import { takeFileLock, withLock } from '../../../src/models/fetch/file-lock.js'
 import { fakeGguf, localSources, npmSource } from '../local-sources.js'
 
 async function setUp(t: Test) {
@@ -151,6 +151,28 @@ t.test('what another process took over since the last look is not released', asy
   })
   t.same(await readdir(join(path, '..')), ['thing.lock'])
 })
+
+t.test(
+  'a process that exits removes its own lock, and not what another one took over',
+  async (t) => {
+    const folder = join(t.testdir({}), 'thing.lock')
+    const known = process.listeners('exit')
+    const options = { staleMs: 10_000, onLost: () => {} }
+    const exit = (): void => {
+      for (const listener of process.listeners('exit')) if (!known.includes(listener)) listener(0)
+    }
+    const own = await takeFileLock(folder, options)
+    t.teardown(async () => await own?.release())
+    exit()
+    t.notOk(existsSync(folder))
+    const other = await takeFileLock(folder, options)
+    await rmdir(folder)
+    await mkdir(folder)
+    exit()
+    t.ok(existsSync(folder))
+    await other?.release()
+  },
+)
 
 t.test("a folder of batches is one process's until that one ends", async (t) => {
   const folder = join(t.testdir({}), 'batches')
