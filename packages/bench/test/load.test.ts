@@ -395,6 +395,46 @@ t.test('an interrupted run keeps what it has', async (t) => {
   t.ok(ok >= 4 && ok + interrupted === total && total <= 6)
 })
 
+t.test('no turn of a conversation comes after the last request, or after the end', async (t) => {
+  const server = await scriptedServer()
+  t.teardown(server.close)
+  const turn = { inputTokens: 1, outputTokens: 2 }
+  const item = { ...turn, prompt: 'Begin.', next: { ...turn, prompt: 'And then?', pauseMs: 50 } }
+  const dataset = { name: 'talk', timed: false, size: 1, item: () => item }
+  const clock = new SimulatedClock()
+  const pausing: (() => void)[] = []
+  const paused: LoadClock = {
+    now: () => clock.now(),
+    sleep: async () => await new Promise((resolve) => pausing.push(resolve)),
+  }
+  const shape = { kind: 'closed', concurrency: 3, rampMs: 0 } as const
+  const load = loadOf({ dataset, shape, requests: 4 })
+  let done = 0
+  const onDone = (): void => {
+    // All three pause at once.
+    if (++done === 3) setImmediate(() => pausing.forEach((resolve) => resolve()))
+  }
+  const all = await runLoad(targetOf(server.url), load, { ...run(), clock: paused, onDone })
+  t.equal(all.records.length, 4)
+
+  pausing.length = 0
+  const controller = new AbortController()
+  let left = 3
+  const leave = (): void => {
+    if (--left === 0) setImmediate(() => controller.abort())
+  }
+  const clockOfOne: LoadClock = {
+    now: () => clock.now(),
+    sleep: async (_, signal) => void (signal.aborted || (await once(signal, 'abort'))),
+  }
+  const cut = await runLoad(targetOf(server.url), load, {
+    ...run(controller.signal),
+    clock: clockOfOne,
+    onDone: leave,
+  })
+  t.equal(cut.records.length, 3, 'those that paused send nothing more')
+})
+
 t.test('arrivals', async (t) => {
   const take = (count: number, options: Omit<Parameters<typeof arrivals>[0], 'random'>) => {
     const times: number[] = []

@@ -171,6 +171,8 @@ class LoadRun {
       job = { ...job, item, prompt: promptText(item, this.load.seed, job.salt) }
       const time = this.#now() + (next.pauseMs ?? 0)
       await this.#until(time)
+      // Others may have sent the last request meanwhile.
+      if (this.#isOver()) return
       answer = await this.#send(job, history, time, program)
     }
   }
