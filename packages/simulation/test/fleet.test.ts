@@ -7,6 +7,8 @@ import {
   type SimulatedRequest,
   type SimulationOptions,
 } from '@cllm/simulation'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 
 const serve = (count: number, more: Partial<SimulationOptions>, request = {}) =>
@@ -144,4 +146,30 @@ t.test('a request that wants to know how far its prompt is goes on to its end', 
     results.map(({ tokenTimes }) => tokenTimes.length),
     [20, 20],
   )
+})
+
+t.test('a single machine keeps no prompt of a request that has ended', async (t) => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const prompts: WeakRef<object>[] = []
+  const count = 40
+  let kept = count
+  await serve(0, {
+    machines: 1,
+    slots: 2,
+    requests: Array.from({ length: count }, (_, index): SimulatedRequest => {
+      const prompt = () => {
+        const tokens = Array.from({ length: 1000 }, () => index + 1)
+        prompts.push(new WeakRef(tokens))
+        return tokens
+      }
+      return { id: `${index}`, arrival: 60_000 * index, prompt, maxTokens: 2 }
+    }),
+    onToken: (request) => {
+      if (request !== `${count - 1}`) return
+      collect()
+      kept = prompts.filter((one) => one.deref() !== undefined).length
+    },
+  })
+  t.ok(kept < count / 2, `${kept} of ${count}`)
 })

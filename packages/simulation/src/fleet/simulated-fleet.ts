@@ -96,11 +96,17 @@ export class SimulatedFleet implements RequestService {
     const engine = this.parts.createEngine(index)
     this.engines.add(engine)
     const onEvent: FleetParts['onEvent'] = (request, event) => this.#take(request, event)
-    const onReport = (report: WorkerReport): void => this.#report(machine, report)
-    const machine: SimulatedMachine =
-      machines > 1
-        ? new SimulatedMachine(id, engine, slots, now, onEvent, onReport)
-        : new SimulatedMachine(id, engine, slots, now, this.parts.onEvent)
+    // Nobody asks a single machine how busy it is.
+    const onReport =
+      machines > 1 ? (report: WorkerReport): void => this.#report(machine, report) : undefined
+    const machine: SimulatedMachine = new SimulatedMachine(
+      id,
+      engine,
+      slots,
+      now,
+      onEvent,
+      onReport,
+    )
     this.#machines[index] = machine
     this.#byId.set(id, machine)
     this.#deliver(machine, machine.report)
