@@ -93,7 +93,7 @@ export interface RecordedPrompt {
  */
 export function recordedPrompts({ arrivals, blockTokens }: Recording): RecordedPrompt[] {
   const taken = arrivals.filter(({ promptTokens = 0 }) => promptTokens > 0)
-  const begin = Math.min(...taken.map(({ atMs }) => atMs))
+  const begin = taken.reduce((first, { atMs }) => Math.min(first, atMs), Infinity)
   return taken.map((arrival, index) => {
     const { promptTokens = 0, blocks, atMs } = arrival
     const prompt = blocks.map((block) => ({ key: `block ${block}`, tokens: blockTokens }))

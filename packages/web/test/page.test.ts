@@ -1,9 +1,9 @@
 import type { ActivityFrame, ActivitySpan, EngineActivity, Recording } from '@cllm/core'
-import type { SimulatedRequest } from '@cllm/simulation'
+import { recordedPrompts, type SimulatedRequest } from '@cllm/simulation'
 import { h } from 'preact'
 import { render } from 'preact-render-to-string'
 import t from 'tap'
-import { added } from '../src/page/chat/ask.js'
+import { added, ask } from '../src/page/chat/ask.js'
 import { chatBody } from '../src/page/chat/chat-body.js'
 import { readSettings } from '../src/page/chat/settings/settings.js'
 import {
@@ -28,7 +28,7 @@ import { Markdown } from '../src/page/markdown/markdown.js'
 import { besideChosen, placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
 import { followLive } from '../src/page/scheduler/follow-live.js'
 import { withPast } from '../src/page/scheduler/past.js'
-import { ServerError } from '../src/page/server.js'
+import { type Server, ServerError } from '../src/page/server.js'
 import { cachedText, cacheText } from '../src/page/scheduler/words.js'
 import {
   figuresOf,
@@ -204,6 +204,11 @@ t.test('images and sounds go before the text, and files keep them', async (t) =>
       ],
     },
   ])
+  const ticks = [{ name: 'long.md', text: '`a` '.repeat(150_000) }]
+  const { messages: long } = (await chatBody([{ ...turn, files: ticks }], readSettings())) as {
+    readonly messages: readonly { readonly content: string }[]
+  }
+  t.ok(long[0]?.content.startsWith('long.md:\n```\n`a`'), 'however many backticks a file has')
   const chat = { id: 'x', title: 'Pictures', changedAt: 0, turns: [turn], leaf: 'a' }
   const [read] = parseConversations(await toJson(chat))
   t.same(await chatBody(read!.turns, readSettings()), await chatBody([turn], readSettings()))
@@ -288,6 +293,17 @@ t.test('an answer is put together from its chunks', (t) => {
   })
   t.throws(() => added(none, { error: { message: 'cut' } }), /cut/)
   t.end()
+})
+
+t.test('chunks that come at one time tell no speed', async (t) => {
+  t.intercept(performance, 'now', { value: () => 5 }) // browsers count whole milliseconds
+  const chunk = 'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+  const server = { call: async () => new Response(chunk.repeat(2)) }
+  let figures: object | undefined
+  await ask(server as unknown as Server, {}, new AbortController().signal, (answer) => {
+    figures = answer.figures
+  })
+  t.same(figures, { firstTokenMs: 0 })
 })
 
 const steps = {
@@ -598,6 +614,8 @@ t.test('the lab reads files: recordings, and traces of both forms', async (t) =>
     contextSize: 512,
     kvTokens: 1024,
   })
+  const many = Array.from({ length: 200_000 }, () => recording.arrivals[0])
+  t.equal(recordedPrompts({ ...recording, arrivals: many } as Recording).length, many.length)
   t.throws(() => open('r.json', file.text, 'recorded'), /0 steps, too few/)
   t.throws(() => open('r.json', '{"kind":"recording","schema":2}'), /^r\.json: schema/)
   t.throws(() => open('r.json', JSON.stringify({ ...recording, arrivals: [] })), /no requests/)

@@ -68,7 +68,7 @@ export async function ask(
         ...answer.figures,
         firstTokenMs: first - began,
         // A chunk is a token, but where one is a part of a letter: the server's own figure comes at the end.
-        ...(chunks > 1 && { tokensPerSecond: (1000 * (chunks - 1)) / (now - first) }),
+        ...(now > first && { tokensPerSecond: (1000 * (chunks - 1)) / (now - first) }),
       }
       answer = { ...answer, figures }
     }

@@ -94,7 +94,8 @@ export async function questionOf({
   const blocks = files.flatMap((file) => {
     if (isMedia(file)) return []
     const { name, text } = file
-    const longest = Math.max(2, ...Array.from(text.matchAll(/`+/g), ([ticks]) => ticks.length))
+    let longest = 2
+    for (const [ticks] of text.matchAll(/`+/g)) longest = Math.max(longest, ticks.length)
     const fence = '`'.repeat(longest + 1)
     return [`${name}:\n${fence}\n${text}\n${fence}`]
   })
