@@ -89,13 +89,11 @@ export async function toChatRequest(
   const plan = await planAnswer(client, prepared, wanted)
   const { prompt, form, constraint, marks } = plan
   const shared = await sharedSettings(fields, client)
-  const isOfDraw = fields.post_sampling_probs === true
   const settings = {
     ...shared,
     maxTokens: fields.max_completion_tokens ?? shared.maxTokens,
     constraint,
-    logprobs: logprobs && !isOfDraw ? top : undefined,
-    drawLogprobs: logprobs && isOfDraw ? top : undefined,
+    [fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']: logprobs ? top : undefined,
     marks,
   }
   return {

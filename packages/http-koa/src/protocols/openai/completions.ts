@@ -22,6 +22,7 @@ export const completionsSchema = z.object({
   best_of: integer(1, 128).optional(),
   echo: boolean.optional(),
   logprobs: integer(0, 5).optional(),
+  post_sampling_probs: boolean.optional(),
   suffix: z.string('a string').optional(),
 })
 
@@ -48,7 +49,8 @@ export async function toCompletionRequests(
     ...(await sharedSettings(fields, client)),
     ...(isScored(fields) && scoringSettings(fields)),
     constraint,
-    logprobs,
+    [wanted !== undefined && fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']:
+      logprobs,
     promptLogprobs,
   }
   const given = await readPrompts(client, fields.prompt)
@@ -86,10 +88,7 @@ function refuse(fields: CompletionsFields): void {
   const { n = 1, best_of: bestOf = n } = fields
   if (bestOf < n) throw expectedField('best_of', `at least n, which is ${n}`)
   if (bestOf > n && fields.stream === true) {
-    throw unsupported(
-      'best_of',
-      'not together with stream: the best answers are known only at the end',
-    )
+    throw unsupported('best_of', 'not together with stream: the end alone tells the best')
   }
 }
 

@@ -15,6 +15,7 @@ export const fimSchema = completionsSchema
     echo: true,
     logprobs: true,
     n_probs: true,
+    post_sampling_probs: true,
     stream_options: true,
     return_progress: true,
     timings_per_token: true,

@@ -1,5 +1,5 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import type { GenerateRequest } from '@cllm/core'
+import { type BatchItem, defined, type GenerateRequest } from '@cllm/core'
 import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/testing'
 import {
   anthropicProtocol,
@@ -598,7 +598,12 @@ testEach('the best of several answers', async (t) => {
 })
 
 testEach('log probabilities', async (t) => {
-  const { ask, stream } = await start(t)
+  let items: readonly BatchItem[] = []
+  const failWhen = (batch: typeof items) => {
+    items = [...items, ...batch]
+    return undefined
+  }
+  const { ask, stream } = await start(t, { backend: { failWhen } })
   type Likely = { token: string; bytes: number[]; logprob: number }
   type Content = (Likely & { top_logprobs: Likely[] })[]
   type Choice = { logprobs: { content: Content } | null; message: { content: string } }
@@ -647,6 +652,15 @@ testEach('log probabilities', async (t) => {
   t.same(offsets, first.logprobs.text_offset)
   const probed = (await ask(path, { ...text, logprobs: undefined, n_probs: 2 })).json['choices']
   t.match(probed, [{ logprobs: first.logprobs }], "as llama-server's clients say it")
+  const drawnText = { ...text, post_sampling_probs: true }
+  const askedFor = async (body: object) => {
+    items = []
+    t.match((await ask(path, body)).json['choices'], [{ text: String }])
+    return items.flatMap(({ logprobs, drawLogprobs }) => defined({ logprobs, drawLogprobs }))
+  }
+  t.match(await askedFor(drawnText), [{ drawLogprobs: 2 }])
+  const best = await askedFor({ ...drawnText, logprobs: undefined, best_of: 2 })
+  t.match(best, [{ logprobs: 0 }], 'the likeliest answer by the model is still the best')
 })
 
 testEach('what cannot be done is refused, naming the field', async (t) => {
