@@ -3,6 +3,8 @@ import { connect, createServer, type Server, type Socket } from 'node:net'
 /** A name that stands for one server, and later for another one; what it carries can be stopped. */
 export class TcpRelay {
   readonly #pairs = new Set<readonly [Socket, Socket]>()
+  /** Commands, as they are written, at whose next occurrences it cuts the connection. */
+  readonly cutAt: string[] = []
 
   private constructor(
     private readonly server: Server,
@@ -54,6 +56,12 @@ export class TcpRelay {
       for (const socket of pair) socket.destroy()
     }
     for (const socket of pair) socket.on('error', end).on('close', end)
+    client.on('data', (data: Buffer) => {
+      const index = this.cutAt.findIndex((command) => data.includes(command))
+      if (index < 0) return
+      this.cutAt.splice(index, 1)
+      end()
+    })
     client.pipe(server).pipe(client)
   }
 }

@@ -49,12 +49,12 @@ export class MailboxReader {
         this.#take(streams?.[0]?.[1] ?? [])
       } catch (error) {
         if (this.#isClosed) return
-        const refusal = refusalOf(error)
+        const reason = refusalOf(error)
         if (isOfOldPrimary(error)) void this.connections.renew()
-        if (refusal !== undefined && !isRefused) {
-          logger.error({ refusal }, 'the cluster does not let this process read')
+        if (reason !== undefined && !isRefused) {
+          logger.error({ reason }, 'the cluster does not let this process read')
         }
-        isRefused = refusal !== undefined
+        isRefused = reason !== undefined
         logger.debug({ err: error }, 'the cluster cannot be read')
         await pause(clock, retryMs)
       }

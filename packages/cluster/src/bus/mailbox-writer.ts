@@ -124,8 +124,8 @@ export class MailboxWriter {
         this.#refusedAt = undefined
         throw error
       }
-      const refusal = refusalOf(error)
-      if (!this.#isTold) this.connections.logger.error({ refusal }, 'the cluster refuses a message')
+      const reason = refusalOf(error)
+      if (!this.#isTold) this.connections.logger.error({ reason }, 'the cluster refuses a message')
       this.#isTold = true
       if (isOfOldPrimary(error)) void this.connections.renew()
       if (isTemporary(error) && this.#refusedFor() < mostRefusedMs) throw error

@@ -1,5 +1,5 @@
+import { ClientClosedError } from '@redis/client'
 import { type Logger, systemClock, pause } from '@cllm/core'
-import { MultiErrorReply } from '@redis/client'
 import type { createNodeRedisClient as CreateConnection, Queue, Worker } from 'bullmq'
 import type { RedisBus } from '../bus/redis-bus.js'
 import { isOfOldPrimary, unanswered } from '../bus/redis-client.js'
@@ -41,7 +41,7 @@ export class JobQueue<Data> {
   /** The worker's own, which it waits for jobs on. */
   #waiting: Connection | undefined
   #worker: Worker | undefined
-  #start: () => void = () => {}
+  #start: () => Promise<void> = async () => {}
   #isMoving = false
   readonly #closing = new AbortController()
 
@@ -58,7 +58,9 @@ export class JobQueue<Data> {
    */
   static async open<Data>(bus: RedisBus, name: string, logger: Logger): Promise<JobQueue<Data>> {
     const queue = new JobQueue<Data>(name, { bus, logger })
-    await queue.#connect()
+    await queue.#connect().catch((error: unknown) => {
+      throw unanswered(error)
+    })
     return queue
   }
 
@@ -68,27 +70,23 @@ export class JobQueue<Data> {
    * @throws `cluster_unavailable`
    */
   async add(jobs: readonly Job<Data>[]): Promise<void> {
-    if (jobs.length === 0) return
-    const all = jobs.map(({ id, data, delayMs = 0 }) => ({
-      name: this.name,
-      data,
-      opts: {
+    // Not in one transaction: that would fail on a server that has lost its scripts, as each restart does.
+    const added = jobs.map(async ({ id, data, delayMs = 0 }) => {
+      const job = await this.#queue.add(this.name, data, {
         jobId: id,
         delay: delayMs,
         attempts: mostTries,
         backoff: { type: 'fixed', delay: retryMs },
         removeOnComplete: true,
         removeOnFail: true,
-      },
-    }))
-    try {
-      await this.#queue.addBulk(all)
-    } catch (error) {
-      // They are one transaction, whose failure says why in what it is made of.
-      const [cause = error] = error instanceof MultiErrorReply ? error.errors() : []
-      this.#onError(cause as Error)
-      throw unanswered(cause)
-    }
+      })
+      // So BullMQ says that the connection is closed.
+      if (!job.id) throw new ClientClosedError()
+    })
+    await Promise.all(added).catch((error: Error) => {
+      this.#onError(error)
+      throw unanswered(error)
+    })
   }
 
   /** Removes a job that nobody does now, if there is one. */
@@ -101,7 +99,7 @@ export class JobQueue<Data> {
     const { bus, logger } = this.parts
     const { signal } = this.#closing
     const { DelayedError, Worker } = await import('bullmq')
-    this.#start = () => {
+    this.#start = async () => {
       const worker = new Worker(
         this.name,
         async (job, token) => {
@@ -122,8 +120,9 @@ export class JobQueue<Data> {
       worker.on('error', (error) => this.#onError(error))
       worker.on('failed', (job, error) => logger.warn({ err: error, job: job?.id }, 'a job failed'))
       this.#worker = worker
+      await worker.waitUntilReady()
     }
-    this.#start()
+    this.#start().catch(async () => await this.#move())
   }
 
   /** What is done here is left to others. */
@@ -145,6 +144,9 @@ export class JobQueue<Data> {
     const options = { connection, prefix: prefixOf(bus), skipMetasUpdate: true }
     this.#queue = new Queue(this.name, options)
     this.#queue.on('error', (error) => this.#onError(error))
+    // Either is of no use any more once its first command has failed.
+    await this.#queue.waitUntilReady()
+    await this.#start()
   }
 
   async #disconnect(): Promise<void> {
@@ -168,19 +170,19 @@ export class JobQueue<Data> {
     const { signal } = this.#closing
     if (this.#isMoving || signal.aborted) return
     this.#isMoving = true
-    try {
+    const { clock } = this.parts.bus.store
+    const move = async (): Promise<void> => {
       await this.#disconnect()
-      const { clock } = this.parts.bus.store
-      await pause(clock, moveMs)
-      if (signal.aborted) return
-      await this.#connect()
-      if (signal.aborted) await this.#disconnect()
-      else this.#start()
-    } catch (error) {
-      this.parts.logger.debug({ err: error }, 'the queue cannot follow the server')
-    } finally {
+      await pause(clock, moveMs, signal)
+      if (!signal.aborted) await this.#connect()
       this.#isMoving = false
     }
+    while (this.#isMoving) {
+      await move().catch((error: unknown) => {
+        this.parts.logger.debug({ err: error }, 'the queue cannot follow the server')
+      })
+    }
+    if (signal.aborted) await this.#disconnect()
   }
 }
 
