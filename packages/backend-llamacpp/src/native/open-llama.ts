@@ -14,7 +14,7 @@ import {
 
 type GpuSetting = 'auto' | 'off' | GpuKind
 
-/** llama.cpp is opened once per process. */
+/** llama.cpp is opened once per process; what could not be opened is tried again. */
 const opened = new Map<string, Promise<OpenedLlama>>()
 /** What llama.cpp calls errors when it was asked to end a forward pass: status 1, result 2. */
 const ofAborted = /compute.* failed with error 1$|compute status: 1$|failed to decode, ret = 2$/
@@ -44,7 +44,9 @@ export async function openLlama(
   logger = lastLogger
   const kinds = gpu === 'off' || (gpu === 'auto' && hasNoGpu()) ? [] : gpuKinds()
   const key = gpu === 'auto' && kinds.length === 0 ? 'off' : gpu
-  const llama = await entryOf(opened, key, () => openFirst(key, kinds, folder))
+  const opening = entryOf(opened, key, () => openFirst(key, kinds, folder))
+  opening.catch(() => opened.delete(key))
+  const llama = await opening
   return {
     ...llama,
     compileJinja: (source) => new llama.bindings.AddonJinjaRenderer(source),

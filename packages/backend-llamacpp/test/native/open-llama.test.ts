@@ -169,6 +169,7 @@ t.test('libraries are found by their packages, in the version that is known here
     file: join(bins('linux-x64-cuda'), 'llama-addon.node'),
     older,
   })
+  await t.rejects(openLlama('cuda', silentLogger), { message: /run: cllm gpu add cuda$/ })
   await t.rejects(openLlama('cuda', silentLogger, folder), {
     message: /library for gpu 'cuda' does not work here \(Cannot find module/,
   })

@@ -152,7 +152,6 @@ const noTokens = new Uint32Array(0)
  * tokens when there are penalties.
  */
 class AddonSampler extends TokenSampler {
-  readonly #samplers: AddonSamplers
   #pooled: PooledSampler | undefined
   readonly #biases: ReadonlyMap<TokenId, number>
   readonly #config: NativeSamplerConfig
@@ -167,14 +166,13 @@ class AddonSampler extends TokenSampler {
   readonly #changes: boolean
 
   constructor(
-    samplers: AddonSamplers,
+    private readonly samplers: AddonSamplers,
     params: SamplingParams,
     tokens: readonly TokenId[],
     { constraint }: SamplerParts = {},
   ) {
     super()
     const { vocabulary } = samplers
-    this.#samplers = samplers
     this.#biases = biasesOf(params, vocabulary)
     this.#config = { ...configOf(params, vocabulary), ...biased(this.#biases) }
     if (constraint !== undefined) {
@@ -205,25 +203,25 @@ class AddonSampler extends TokenSampler {
   }
 
   async draw(index: number): Promise<TokenId> {
-    const token = await this.#samplers.context.sampleToken(index, this.#own().native)
+    const token = await this.samplers.context.sampleToken(index, this.#own().native)
     if (token >= 0) this.#constraint?.take(token)
     return token
   }
 
   logprobs(index: number, token: TokenId, count: number): Promise<OutputLogprobs> {
-    return this.#samplers.logprobs(index, token, count)
+    return this.samplers.logprobs(index, token, count)
   }
 
   dispose(): void {
     if (this.#pooled === undefined) return
-    this.#samplers.give(this.#pooled)
+    this.samplers.give(this.#pooled)
     this.#pooled = undefined
   }
 
   /** The biases where a grammar holds: it forbids all tokens but those of the mask. */
   #limits(mask: Uint32Array): Partial<NativeSamplerConfig> {
     if (mask.every((word) => word === 0)) throw noneAllowed()
-    const { vocabulary } = this.#samplers
+    const { vocabulary } = this.samplers
     const biases = withinGrammar(this.#biases, vocabulary)
     for (let token = 0; token < vocabulary.size; token++) {
       if (((mask[token >> 5]! >> (token & 31)) & 1) === 0) biases.set(token, -Infinity)
