@@ -6,14 +6,12 @@ import {
   difference,
   union,
 } from '../pattern/code-point-set.js'
-import { refused } from '../refuse.js'
+import { grammarLimits, refused } from '../refuse.js'
 import { GbnfReader } from './gbnf-reader.js'
 import { charactersAt } from './gbnf-rules.js'
 
 /** A larger repetition is no longer counted by llama.cpp (`MAX_REPETITION_THRESHOLD` is 2,000). */
 const block = 1000
-/** Characters of the whole text: what llama.cpp still takes in within milliseconds. */
-const maximumText = 200_000
 /** How often something may be repeated, where the number of repetitions is bounded. */
 export const maximumRepetitions = 100_000
 
@@ -26,9 +24,10 @@ export class GbnfWriter {
   /** Adds a rule under its own name. */
   define(name: string, body: string): void {
     this.#size += name.length + body.length
-    if (this.#size > maximumText) {
-      const reason = `it has more than ${maximumText} characters`
-      throw refused('The grammar of the constraint is too large', reason, { limit: maximumText })
+    const limit = grammarLimits.characters
+    if (this.#size > limit) {
+      const reason = `it has more than ${limit} characters`
+      throw refused('The grammar of the constraint is too large', reason, { limit })
     }
     this.#rules.set(name, body)
   }

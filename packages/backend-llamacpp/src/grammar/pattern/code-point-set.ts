@@ -80,5 +80,3 @@ export const spaces = union([
   [0x3000, 0x3000],
   [0xfeff, 0xfeff],
 ])
-
-/** An element of a pattern, or of a class of characters in it. */
