@@ -69,6 +69,7 @@ export class KoaTransport implements Transport {
   readonly #server: Server
   readonly #connections: OpenConnections
   #listening: Listening | undefined
+  #closed: Promise<void> | undefined
   readonly #gate = { isClosing: false }
 
   constructor(options: KoaTransportOptions, context: TransportContext) {
@@ -145,11 +146,10 @@ export class KoaTransport implements Transport {
 
   async close(deadline: number): Promise<void> {
     this.#gate.isClosing = true
-    if (this.#listening === undefined || !this.#server.listening) return
-    const closed = this.#listening.close()
+    this.#closed ??= this.#listening?.close()
     this.#connections.close()
     const cancel = this.#services.clock.at(deadline, () => this.#connections.cut())
-    await closed
+    await this.#closed
     cancel()
   }
 }

@@ -1,14 +1,16 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, silentLogger, systemRandom } from '@cllm/core'
 import {
   hashKey,
   keyRing,
   type KoaProtocol,
+  koaTransport,
   nativeProtocol,
   openAiProtocol,
   readJsonBody,
 } from '@cllm/http-koa'
 import { drive } from '@cllm/testing'
 import { type AddressInfo, Server } from 'node:net'
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import t from 'tap'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
 
@@ -237,6 +239,29 @@ t.test('closing', async (t) => {
       return server.backend.samplers.size === 0
     })
     await closed
+  })
+
+  await t.test('waits with every call, until the earliest deadline', async (t) => {
+    const server = await serve()
+    t.teardown(() => server.close())
+    const { clock } = server
+    const context = { clock, random: systemRandom, logger: silentLogger }
+    const create = koaTransport({ port: 0, protocols: [nativeProtocol()] })
+    const transport = create({ ...context, directory: server.server.directory })
+    const { url } = await transport.listen()
+    const slow = await rawRequest(
+      Number(new URL(url).port),
+      'POST /encode HTTP/1.1\r\nHost: test\r\nContent-Length: 12\r\n\r\n',
+    )
+    await fetch(`${url}/health`)
+    const first = transport.close(clock.now() + 10_000)
+    let isOver = false
+    const second = transport.close(clock.now() + 10).then(() => (isOver = true))
+    for (let turn = 0; turn < 5; turn++) await turnOfTheEventLoop()
+    t.notOk(isOver || slow.closed)
+    clock.advance(10)
+    await Promise.all([first, second])
+    await transport.close(clock.now() + 10)
   })
 })
 
