@@ -32,7 +32,10 @@ const mostRedirects = 3
 /** Milliseconds for a file with all redirects. */
 const mostMs = 10_000
 
-/** Files that are fetched at a time: each may hold a descriptor of this process until its time is over. */
+/**
+ * Files that are fetched at a time: each may hold a descriptor of this process until its time is over. Names that are
+ * looked up count beyond that, as nothing ends a look-up: those of slow servers would pile up before all others.
+ */
 const mostAtOnce = 256
 
 /**
@@ -43,6 +46,7 @@ const mostAtOnce = 256
 export class MediaFetcher {
   readonly #hosts: ReadonlySet<string>
   #fetching = 0
+  #lookups = 0
 
   constructor(
     private readonly options: MediaUrlOptions,
@@ -66,7 +70,7 @@ export class MediaFetcher {
     until: AbortSignal | undefined,
     count: (bytes: number) => void,
   ): Promise<string> {
-    if (this.#fetching >= mostAtOnce) {
+    if (Math.max(this.#fetching, this.#lookups) >= mostAtOnce) {
       throw new CllmError('queue_full', `${mostAtOnce} files are being fetched, which is the limit`)
     }
     this.#fetching++
@@ -145,7 +149,9 @@ export class MediaFetcher {
   #resolve(isNamed: boolean): LookupFunction {
     return (host, { all }, done) => {
       const find = this.options.lookup ?? lookup
+      this.#lookups++
       find(host, { all: true }, (error, found) => {
+        this.#lookups--
         try {
           if (error !== null) throw error
           const [first] = found

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import { SimulatedClock } from '@cllm/core'
 import { anthropicProtocol, type LookupAll, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { BodyBudget } from '../../src/body/body-budget.js'
@@ -245,4 +246,28 @@ t.test('a request fetches when it is read, and ends with its signal', async (t) 
   left.abort()
   await all
   await t.rejects(fetch(257), { code: 'invalid_media' }, 'places are free again')
+})
+
+t.test('names that nobody waits for count until they are looked up', async (t) => {
+  const found: (() => void)[] = []
+  const lookup: LookupAll = (_host, _, done) => found.push(() => done(new Error('unknown'), []))
+  const fetcher = new MediaFetcher({ hosts: ['*'], lookup }, new SimulatedClock())
+  const fetchAll = async (signal?: AbortSignal) =>
+    await Promise.allSettled(
+      Array.from({ length: 256 }, async (_, nth) => {
+        await fetcher.fetch(`http://slow${nth}.test/cat`, 'image', signal, () => {})
+      }),
+    )
+  const leaving = new AbortController()
+  const all = fetchAll(leaving.signal)
+  await until(() => found.length === 256)
+  leaving.abort()
+  await all
+  await fetchAll()
+  t.equal(found.length, 256, 'others do not wait behind more of them')
+  for (const finish of found) finish()
+  const again = fetcher.fetch('http://slow.test/cat', 'image', undefined, () => {})
+  await until(() => found.length === 257)
+  found.at(-1)!()
+  await t.rejects(again, { code: 'invalid_media' })
 })
