@@ -72,7 +72,8 @@ export class SlotCacheManager extends BaseCacheManager {
     const { states } = this
     if (!states.isOn || (this.usedCount === 0 && !states.hasFiles)) return true
     const choice = this.#chooser.choose(sequence)
-    if (!states.isAtHand(sequence, choice.found)) return false
+    const found = choice.from === 'state' ? choice.found : undefined
+    if (!states.isAtHand(sequence, found)) return false
     if (insists || !this.costs.pauses.running.isAnyDecoding) return true
     return states.isReady(choice.slot, choice.kept)
   }
@@ -94,20 +95,17 @@ export class SlotCacheManager extends BaseCacheManager {
     if (states.hasFiles) states.onWork(true)
     const pauseBegan = costs.pauses.running.isAnyDecoding ? this.clock.now() : undefined
     const choice = this.#chooser.choose(sequence)
-    const { slot, found, checkpoint } = choice
+    const { slot, kept } = choice
     // What was passed over is thought of as cheaper from now on.
     if (choice.passesOverCopy) costs.onCopyPassedOver()
     if (choice.passesOverState) costs.states.onPassedOver()
-    // Where slots can be cut, what was found is all that is known.
-    const known = states.cutsAnywhere
-      ? choice.known
-      : Math.max(choice.known, states.known(sequence))
-    const needed = [found?.state, found?.checkpoint, checkpoint]
-    const held = needed.filter((state) => state !== undefined && 'holds' in state)
+    const restored =
+      choice.from === 'state' ? [choice.found.state, choice.found.checkpoint] : [choice.checkpoint]
+    const held = restored.filter((state) => state !== undefined && 'holds' in state)
     // Saving and reading states make room, and not among these.
     for (const state of held) state.holds++
     try {
-      if (slot.length > choice.kept) await this.#beforeLoss(slot, choice.kept)
+      if (slot.length > kept) await this.#beforeLoss(slot, kept)
       this.#lose(slot)
       this.give(slot, sequence)
       await this.#fill(choice, sequence)
@@ -118,8 +116,8 @@ export class SlotCacheManager extends BaseCacheManager {
     if (states.isOn) {
       if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
       if (computedTokens === 0) states.transfer.counts.misses++
-      sequence.origin = originOf(choice, sequence, known, states)
-      if (!states.cutsAnywhere) this.#saver.planCheckpoints(sequence, known)
+      sequence.origin = originOf(choice, sequence, states)
+      if (!states.cutsAnywhere) this.#saver.planCheckpoints(sequence, choice.known)
     }
     costs.onReuse(computedTokens / sequence.tokens.length)
     this.index.occupy(slot, sequence)
@@ -128,18 +126,20 @@ export class SlotCacheManager extends BaseCacheManager {
   /** Fills the slot of a sequence as chosen; what cannot be had is computed. */
   async #fill(choice: SlotChoice, sequence: Sequence): Promise<void> {
     const { backend, states } = this
-    const { slot, source, shared, found, checkpoint } = choice
+    const { slot, shared } = choice
     let filled = 0
     try {
-      if (found !== undefined) {
+      if (choice.from === 'state') {
+        const { found } = choice
         const length = states.canLoad(found) ? await states.load(slot, sequence, found) : 0
         if (length > 0) filled = truncate(backend, slot.id, found.shared)
-      } else if (checkpoint !== undefined) {
+      } else if (choice.checkpoint !== undefined) {
         const { transfer } = states
         const isThere =
-          source === slot || (await transfer.copy(source.id, slot.id, heldTokens(source)))
-        if (isThere && (await transfer.restore(slot.id, checkpoint))) filled = shared
-      } else if (source !== slot) filled = await this.#copy(source, slot, shared)
+          choice.from === 'slot' ||
+          (await transfer.copy(choice.source.id, slot.id, heldTokens(choice.source)))
+        if (isThere && (await transfer.restore(slot.id, choice.checkpoint))) filled = shared
+      } else if (choice.from === 'copy') filled = await this.#copy(choice.source, slot, shared)
       else if (shared > 0) filled = truncate(backend, slot.id, shared)
       if (filled === 0 && (slot.length > 0 || shared > 0)) backend.release(slot.id)
       // What is copied into a full slot may be on its way yet, and is not to be moved.

@@ -1,6 +1,6 @@
 import type { Match, PrefixIndex, Slot } from '../engine-parts.js'
 import { type FoundState, type SavedState, lengthOf } from './states/state-index.js'
-import type { Backend } from '../../contracts/model/backend.js'
+import type { Backend, SlotId } from '../../contracts/model/backend.js'
 import { layoutMs, preferSlot } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Programs } from '../programs/programs.js'
@@ -10,47 +10,49 @@ import { heldTokens, longestMatch, sharedLength } from './prefix-index.js'
 import type { StateCache } from './states/state-cache.js'
 import type { CacheOrigin } from '../../contracts/engine/request-report.js'
 
-/** A way into a slot: whose tokens it begins with, its own, a copy of the source's, or those of a saved state. */
-interface Way {
-  readonly slot: Slot
-  readonly source: Slot
-  readonly shared: number
-  /** How many tokens of the sequence the slot keeps as they are. */
-  readonly kept: number
-  readonly found?: FoundState
-  /** What the slot's, or the source's, tokens are cut back to, where that needs one. */
+/** What a slot holds of a sequence, as far as the slot can be cut back to it. */
+interface Usable extends Match {
+  /** A slot that cannot be cut is cut back to this, which is restored over its tokens. */
   readonly checkpoint?: SavedState
 }
 
-/** A slot for a sequence, and how it gets its first tokens. */
-export interface SlotChoice extends Way {
-  /** How many tokens it begins with that a slot or a state has, of which maybe none can be used. */
+/** A slot that a sequence could have, and where its first tokens come from. */
+type Candidate = {
+  readonly slot: Slot
+  /** How many tokens of the sequence come from there; the others are computed. */
+  readonly shared: number
+  /** How many of its tokens the slot need not lose. */
+  readonly kept: number
+} & (
+  | { readonly from: 'slot'; readonly checkpoint?: SavedState }
+  | { readonly from: 'copy'; readonly source: Slot; readonly checkpoint?: SavedState }
+  | { readonly from: 'state'; readonly found: FoundState }
+)
+
+/** The cheapest candidate, and what it was preferred to. */
+export type SlotChoice = Candidate & {
+  /** How many of the sequence's first tokens any slot or state has, of which maybe none can be used. */
   readonly known: number
   /** Whether a copy, or a saved state, had more of its tokens and seemed to cost more. */
   readonly passesOverCopy: boolean
   readonly passesOverState: boolean
 }
 
-/** A match, as far as the slot can be cut back to it. */
-interface Reach extends Match {
-  readonly checkpoint?: SavedState
-}
-
-type Chances = ReadonlyMap<Slot, number>
-const noChances: Chances = new Map()
-
 /** What a choice is made from. */
-interface Findings {
+interface Search {
   readonly sequence: Sequence
   /** The slots without an owner, the cheapest to lose first, and the others. */
   readonly free: readonly Slot[]
-  readonly used: readonly number[]
-  /** How likely programs want theirs. */
-  readonly chances: Chances
-  /** Where the sequence's tokens are. */
-  readonly sources: readonly Reach[]
+  readonly used: readonly SlotId[]
+  /** How likely programs want their slots again. */
+  readonly chances: ReadonlyMap<Slot, number>
+  /** The idle and the running slot that hold the most of the sequence. */
+  readonly sources: readonly Usable[]
+  /** The saved state that has the most of it. */
   readonly found: FoundState | undefined
 }
+
+const noChances: Search['chances'] = new Map()
 
 /** Finds where a sequence's first tokens are, and the slot that it costs the least to have them in. */
 export class SlotChooser {
@@ -64,42 +66,48 @@ export class SlotChooser {
   ) {}
 
   /**
-   * The cheapest way into a slot, by what was learned of costs: go on where a slot's tokens are the
-   * same, copy them from any slot, restore what was saved, or compute. What is lost with a slot's other
-   * tokens counts with the chance that they are wanted again: that its program goes on, or else one that
-   * falls from the most to the least recently used one; and a place that makes every step longer counts with
-   * that, but with no more than it costs until the sequence is moved, and the move. A slot that the request
-   * asks for is taken where it is free.
+   * The slot in which the sequence costs the least, by what was learned of costs:
+   *
+   * - to have its first tokens: to go on in the slot that has them, to copy that one, to restore what was
+   *   saved, or to compute;
+   * - what is lost with the slot's other tokens, by the chance that they are wanted again;
+   * - a place that makes every step longer: that, or until the sequence is moved, and the move.
+   *
+   * A slot that the request asks for is taken where it is free.
    */
   choose(sequence: Sequence): SlotChoice {
+    const { programs, states } = this
     const free: Slot[] = []
-    const used: number[] = []
+    const used: SlotId[] = []
     for (const slot of this.slots) {
       if (slot.owner === undefined) free.push(slot)
       else used.push(slot.id)
     }
     free.sort(cheapestToLose)
-    const chances = this.programs.slots.size > 0 ? this.programs.chances() : noChances
-    const { known, sources } = this.#sources(sequence)
-    const found = this.states.find(sequence)
-    const findings = { sequence, free, used, chances, sources, found }
-    const ways = this.#ways(findings)
-    let best = ways[0]!
+    const chances = programs.slots.size > 0 ? programs.chances() : noChances
+    const { held, sources } = this.#sources(sequence)
+    const found = states.find(sequence)
+    const search = { sequence, free, used, chances, sources, found }
+    const candidates = this.#candidates(search)
+    let best = candidates[0]!
     let leastMs = Infinity
     // Most often there is but one.
-    for (const way of ways.length > 1 ? ways : []) {
-      const ms = this.#costMs(way, findings)
+    for (const candidate of candidates.length > 1 ? candidates : []) {
+      const ms = this.#costMs(candidate, search)
       if (!(ms < leastMs)) continue
-      best = way
+      best = candidate
       leastMs = ms
     }
-    let reached = 0
-    for (const { shared } of sources) reached = Math.max(reached, shared)
+    let inSlots = 0
+    for (const { shared } of sources) inSlots = Math.max(inSlots, shared)
+    const inStates = found?.shared ?? 0
+    // Where slots can be cut, what was found is all that is known.
+    const saved = states.cutsAnywhere ? inStates : Math.max(inStates, states.known(sequence))
     return {
       ...best,
-      known: Math.max(known, found?.shared ?? 0),
-      passesOverCopy: best.slot === best.source && reached > best.shared,
-      passesOverState: best.found === undefined && (found?.shared ?? 0) > best.shared,
+      known: Math.max(held, saved),
+      passesOverCopy: best.from !== 'copy' && inSlots > best.shared,
+      passesOverState: best.from !== 'state' && inStates > best.shared,
     }
   }
 
@@ -124,63 +132,9 @@ export class SlotChooser {
     const free = idle.toSorted(cheapestToLose)
     const chances = this.programs.chances()
     const lossMs = (slot: Slot): number =>
-      this.states.worth.lossMs(slot, 0, this.#wanted(slot, { free, chances })) / slot.length
+      this.states.worth.lossMs(slot, 0, this.#reuseChance(slot, { free, chances })) / slot.length
     const costs = new Map(free.map((slot) => [slot, lossMs(slot)]))
     return free.toSorted((a, b) => costs.get(a)! - costs.get(b)!)
-  }
-
-  #ways(findings: Findings): Way[] {
-    const { sequence, free, used, chances, sources, found } = findings
-    const ids: number[] = []
-    for (const { id } of free) ids.push(id)
-    let empty = 0
-    while (free[empty]?.length === 0) empty++
-    const asked = this.slots[sequence.request.slot ?? -1]
-    const wished = asked?.owner === undefined ? asked : undefined
-    // Those worth a look whatever they hold.
-    const targets = new Set<Slot>()
-    if (wished !== undefined) targets.add(wished)
-    else {
-      targets.add(this.slots[preferSlot(this.backend, ids, used)]!).add(free[0]!)
-      if (empty > 0 && empty < free.length) {
-        targets.add(this.slots[preferSlot(this.backend, ids.slice(0, empty), used)]!)
-      }
-      if (chances.size > 0) targets.add(this.#cheapest(findings))
-    }
-    const ways: Way[] = []
-    for (const { slot, ...more } of sources) {
-      if (slot.owner === undefined && (wished ?? slot) === slot) {
-        ways.push({ slot, source: slot, kept: more.shared, ...more })
-      }
-    }
-    for (const slot of targets) {
-      const shared = sequence.request.cache ? sharedLength(slot, sequence) : 0
-      const own = shared > 0 ? this.#reach(sequence, { slot, shared }) : undefined
-      ways.push({ slot, source: slot, shared: 0, kept: own?.shared ?? 0, ...own })
-      for (const { slot: source, ...more } of sources) {
-        if (source !== slot) ways.push({ slot, source, kept: 0, ...more })
-      }
-      if (found !== undefined) {
-        ways.push({ slot, source: slot, shared: found.shared, kept: 0, found })
-      }
-    }
-    return ways
-  }
-
-  /** The idle slot whose loss costs the least. */
-  #cheapest(findings: Findings): Slot {
-    let [cheapest, leastMs] = [findings.free[0]!, Infinity]
-    for (const slot of findings.free) {
-      const ms = this.lossMs(slot, 0, this.#wanted(slot, findings))
-      if (ms < leastMs) [cheapest, leastMs] = [slot, ms]
-    }
-    return cheapest
-  }
-
-  /** The chance that what an idle slot holds is wanted again. */
-  #wanted(slot: Slot, { free, chances }: Pick<Findings, 'free' | 'chances'>): number {
-    const rank = free.indexOf(slot) + 1
-    return chances.get(slot) ?? (this.costs.reuseShare * rank) / free.length
   }
 
   /**
@@ -194,28 +148,90 @@ export class SlotChooser {
     return worth.lossMs(slot, Math.max(kept, elsewhere), chance)
   }
 
-  /** What the sequence costs from this choice on, with what others lose by it. */
-  #costMs(way: Way, findings: Findings): number {
-    const { slot, source, shared, kept, found, checkpoint } = way
+  #candidates(search: Search): Candidate[] {
+    const { sequence, free, used, chances, sources, found } = search
+    const ids: SlotId[] = []
+    for (const { id } of free) ids.push(id)
+    let empty = 0
+    while (free[empty]?.length === 0) empty++
+    const asked = this.slots[sequence.request.slot ?? -1]
+    const wished = asked?.owner === undefined ? asked : undefined
+    // Those worth a look whatever they hold.
+    const targets = new Set<Slot>()
+    if (wished !== undefined) targets.add(wished)
+    else {
+      targets.add(this.slots[preferSlot(this.backend, ids, used)]!).add(free[0]!)
+      if (empty > 0 && empty < free.length) {
+        targets.add(this.slots[preferSlot(this.backend, ids.slice(0, empty), used)]!)
+      }
+      if (chances.size > 0) targets.add(this.#cheapest(search))
+    }
+    const candidates: Candidate[] = []
+    for (const source of sources) {
+      if (source.slot.owner === undefined && (wished ?? source.slot) === source.slot) {
+        candidates.push({ from: 'slot', ...source, kept: source.shared })
+      }
+    }
+    for (const slot of targets) {
+      const shared = sequence.request.cache ? sharedLength(slot, sequence) : 0
+      const own = shared > 0 ? this.#usable(sequence, { slot, shared }) : undefined
+      candidates.push({ from: 'slot', slot, shared: 0, kept: own?.shared ?? 0, ...own })
+      for (const { slot: source, ...more } of sources) {
+        if (source !== slot) candidates.push({ from: 'copy', slot, source, kept: 0, ...more })
+      }
+      if (found !== undefined) {
+        candidates.push({ from: 'state', slot, shared: found.shared, kept: 0, found })
+      }
+    }
+    return candidates
+  }
+
+  /** What the sequence costs as this candidate, with what others lose by it. */
+  #costMs(candidate: Candidate, search: Search): number {
+    const { slot, shared, kept } = candidate
     const { costs, states } = this
-    const { sequence, used } = findings
-    const lossMs = this.lossMs(slot, kept, this.#wanted(slot, findings))
+    const { sequence, used } = search
     let ms = costs.steps.tokensMs(sequence.tokens.length - shared)
-    if (slot !== source) ms += checkpoint === undefined ? costs.copyMs : states.copyMs(source)
-    if (checkpoint !== undefined) ms += costs.states.loadMs(checkpoint.bytes)
-    if (found !== undefined) ms += states.loadMs(found)
+    if (candidate.from === 'state') ms += states.loadMs(candidate.found)
+    else {
+      const { checkpoint } = candidate
+      if (candidate.from === 'copy') {
+        ms += checkpoint === undefined ? costs.copyMs : states.copyMs(candidate.source)
+      }
+      if (checkpoint !== undefined) ms += costs.states.loadMs(checkpoint.bytes)
+    }
+    const lossMs = this.lossMs(slot, kept, this.#reuseChance(slot, search))
     const placeMs = layoutMs(this.backend, [...used, slot.id])
     const steps = (sequence.maxTokens - sequence.generatedTokens) / 2
     return ms + lossMs + Math.min(placeMs * steps, 2 * costs.copyMs)
   }
 
+  /** The idle slot whose loss costs the least. */
+  #cheapest(search: Search): Slot {
+    let [cheapest, leastMs] = [search.free[0]!, Infinity]
+    for (const slot of search.free) {
+      const ms = this.lossMs(slot, 0, this.#reuseChance(slot, search))
+      if (ms < leastMs) [cheapest, leastMs] = [slot, ms]
+    }
+    return cheapest
+  }
+
+  /**
+   * The chance that what an idle slot holds is wanted again: that its program goes on, or else one that
+   * falls from the most to the least recently used slot.
+   */
+  #reuseChance(slot: Slot, { free, chances }: Pick<Search, 'free' | 'chances'>): number {
+    const rank = free.indexOf(slot) + 1
+    return chances.get(slot) ?? (this.costs.reuseShare * rank) / free.length
+  }
+
   /**
    * What can be used of the longest match of an idle and of a running slot, of equal ones that with the
-   * least beyond it; and how long the matches are.
+   * least beyond it; and how many tokens either holds, of which maybe none can be used.
    */
-  #sources(sequence: Sequence): { readonly known: number; readonly sources: readonly Reach[] } {
-    const sources: Reach[] = []
-    let known = 0
+  #sources(sequence: Sequence): { readonly held: number; readonly sources: readonly Usable[] } {
+    const sources: Usable[] = []
+    let held = 0
     for (const kind of ['idle', 'running'] as const) {
       let best: Match | undefined
       for (const match of this.index.matches(sequence, kind)) {
@@ -226,15 +242,15 @@ export class SlotChooser {
       // Hashes have found it; every token is compared before it is used.
       const shared = best === undefined ? 0 : sharedLength(best.slot, sequence)
       if (best === undefined || shared === 0) continue
-      known = Math.max(known, shared)
-      const reach = this.#reach(sequence, { slot: best.slot, shared })
-      if (reach !== undefined) sources.push(reach)
+      held = Math.max(held, shared)
+      const usable = this.#usable(sequence, { slot: best.slot, shared })
+      if (usable !== undefined) sources.push(usable)
     }
-    return { known, sources }
+    return { held, sources }
   }
 
   /** How much of a match can be used, if any. */
-  #reach(sequence: Sequence, match: Match): Reach | undefined {
+  #usable(sequence: Sequence, match: Match): Usable | undefined {
     if (this.states.canCut(match.slot.id, match.shared)) return match
     const checkpoint = this.states.checkpoint(sequence, match.shared)
     return checkpoint && { slot: match.slot, shared: lengthOf(checkpoint), checkpoint }
@@ -245,25 +261,21 @@ export class SlotChooser {
 const cheapestToLose = (a: Slot, b: Slot): number =>
   Number(a.length > 0) - Number(b.length > 0) || a.usedAt - b.usedAt || a.id - b.id
 
-/**
- * Where the first tokens of a sequence were, or why they were nowhere.
- *
- * @param known - how many of them some conversation has
- */
+/** Where the first tokens of a sequence were, once its slot is filled, or why they were nowhere. */
 export function originOf(
-  { slot, source, shared, found, checkpoint }: SlotChoice,
+  choice: SlotChoice,
   sequence: Sequence,
-  known: number,
   { transfer, cutsAnywhere }: StateCache,
 ): CacheOrigin {
   const { computedTokens, request } = sequence
   if (computedTokens > 0) {
-    if (found !== undefined) return { from: transfer.isFromFile(found, sequence) ? 'disk' : 'ram' }
-    if (checkpoint !== undefined) return { from: 'checkpoint' }
-    return { from: slot === source ? 'slot' : 'copy' }
+    if (choice.from === 'state') {
+      return { from: transfer.isFromFile(choice.found, sequence) ? 'disk' : 'ram' }
+    }
+    return { from: choice.checkpoint === undefined ? choice.from : 'checkpoint' }
   }
   if (!request.cache) return { from: 'none', why: 'off' }
-  if (shared > 0) return { from: 'none', why: 'failed' }
-  if (known === 0) return { from: 'none', why: 'unknown' }
+  if (choice.shared > 0) return { from: 'none', why: 'failed' }
+  if (choice.known === 0) return { from: 'none', why: 'unknown' }
   return { from: 'none', why: cutsAnywhere ? 'computing_is_faster' : 'cannot_be_cut' }
 }
