@@ -1,5 +1,5 @@
 import { inject, injectable } from 'tsyringe'
-import { blockSize, minimumWait } from './block-chain.js'
+import { minimumWait } from './block-chain.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/services.js'
 import type { CacheStatistics } from '../../contracts/engine/engine-statistics.js'
@@ -75,7 +75,7 @@ export class SlotCacheManager extends BaseCacheManager {
     const found = choice.from === 'state' ? choice.found : undefined
     if (!states.isAtHand(sequence, found)) return false
     if (insists || !this.costs.pauses.running.isAnyDecoding) return true
-    return states.isReady(choice.slot, choice.kept)
+    return this.#saver.canBeLost(choice.slot, choice.kept)
   }
 
   /** Whether files are being read. */
@@ -105,7 +105,7 @@ export class SlotCacheManager extends BaseCacheManager {
     // Saving and reading states make room, and not among these.
     for (const state of held) state.holds++
     try {
-      if (slot.length > kept) await this.#beforeLoss(slot, kept)
+      if (slot.length > kept) await this.#saver.beforeLoss(slot, kept)
       this.#lose(slot)
       this.give(slot, sequence)
       await this.#fill(choice, sequence)
@@ -237,7 +237,7 @@ export class SlotCacheManager extends BaseCacheManager {
 
   /** Empties a slot without an owner; what others may want again is saved before. */
   async evict(slot: Slot): Promise<void> {
-    await this.#beforeLoss(slot, 0)
+    await this.#saver.beforeLoss(slot, 0)
     this.#lose(slot)
     this.#empty(slot)
   }
@@ -247,7 +247,7 @@ export class SlotCacheManager extends BaseCacheManager {
     const { owner } = from
     const length = owner?.slotTokens ?? 0
     if (owner === undefined || length === 0 || to.owner !== undefined) return false
-    if (!(await this.#beforeLoss(to, 0))) return false
+    if (!(await this.#saver.beforeLoss(to, 0))) return false
     this.#lose(to)
     to.length = await this.#copy(from, to, length)
     if (to.length !== length) {
@@ -267,13 +267,5 @@ export class SlotCacheManager extends BaseCacheManager {
   /** What the tiers behind the slots hold; undefined without any. */
   override cache(): CacheStatistics | undefined {
     return this.states.statistics()
-  }
-
-  /** What an idle slot is about to lose is saved, where that is wanted; false where there was no time. */
-  async #beforeLoss(slot: Slot, kept: number): Promise<boolean> {
-    const lost = slot.length - kept
-    if (!this.states.isOn || lost <= 0) return true
-    await this.#saver.beforeLoss(slot, kept)
-    return lost < blockSize || (await this.states.beforeLoss(slot, kept))
   }
 }

@@ -31,8 +31,12 @@ interface Pin {
 const leastRestMs = 1000
 const restShare = 10
 
+/** Milliseconds that a byte of new memory adds to saving: measured were 1.5 to 2.5 for a megabyte. */
+const newMemoryMs = 2e-6
+
 /**
- * Decides when what a slot holds is saved, beside what is about to be lost.
+ * Decides when what a slot holds is saved: when it is about to be lost, where it is worth saving
+ * (`StateWorth.isWorthSaving`) and there is time for it; and before that:
  *
  * Checkpoints, for models whose slots cannot be cut: where two conversations have been seen to part, where
  * another request waits for a prefix, and at the end of each prompt, as an answer is often written into the
@@ -71,12 +75,14 @@ export class StateSaver implements LoopWork {
   async settle(): Promise<void> {
     const { states } = this
     for (const { slot, chain, length } of this.#due.splice(0)) {
-      await states.saveCheckpoint(slot, chain, length)
+      if (this.#timeFor(states.transfer.checkpointBytes) === 'none')
+        states.transfer.counts.skipped++
+      else await states.transfer.save({ id: slot, chain, length }, true)
     }
     for (const pin of this.#pins.values()) {
       const { slot } = pin
       if (this.#isOver(pin)) continue
-      if (slot.owner !== undefined || !states.hasTimeToSave(slot.length)) continue
+      if (slot.owner !== undefined || !this.#hasTime(slot)) continue
       this.#pins.delete(slot)
       if (isThere(pin)) await states.pin(slot, pin.kept)
     }
@@ -126,15 +132,49 @@ export class StateSaver implements LoopWork {
     this.#pins.set(slot, { slot, chain, length, kept })
   }
 
-  /** An idle slot is about to lose what is behind its first `kept` tokens, pinned or not. */
-  async beforeLoss(slot: Slot, kept: number): Promise<void> {
+  /**
+   * Whether an idle slot can lose what is behind its first `kept` tokens without keeping requests that decode
+   * waiting for longer than they may; otherwise memory to save it into is being made ready.
+   */
+  canBeLost(slot: Slot, kept: number): boolean {
+    if (!this.states.worth.isWorthSaving(slot, kept)) return true
+    const bytes = this.costs.states.bytesOf(slot.length)
+    return this.#timeFor(bytes) === 'new memory' || this.states.isMemoryReady(bytes)
+  }
+
+  /**
+   * An idle slot is about to lose what is behind its first `kept` tokens, which is saved where it is pinned or
+   * worth that; false where it is worth it, and there was no time.
+   */
+  async beforeLoss(slot: Slot, kept: number): Promise<boolean> {
+    const { transfer, worth } = this.states
     const pin = this.#pins.get(slot)
-    if (pin === undefined || kept >= pin.length || this.#isOver(pin)) return
-    this.#pins.delete(slot)
-    // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
-    const mayBeSkipped = pin.kept !== undefined && !this.states.hasTimeToSave(slot.length)
-    if (mayBeSkipped) this.states.transfer.counts.skipped++
-    else if (isThere(pin)) await this.states.pin(slot, pin.kept)
+    if (pin !== undefined && kept < pin.length && !this.#isOver(pin)) {
+      this.#pins.delete(slot)
+      // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
+      if (pin.kept !== undefined && !this.#hasTime(slot)) transfer.counts.skipped++
+      else if (isThere(pin)) await this.states.pin(slot, pin.kept)
+    }
+    if (!worth.isWorthSaving(slot, kept)) return true
+    const hasTime = this.#timeFor(this.costs.states.bytesOf(slot.length)) !== 'none'
+    if (hasTime) await transfer.save(slot)
+    else transfer.counts.skipped++
+    return hasTime
+  }
+
+  /** Whether requests that decode may wait until a slot is saved; memory for it may have to be made ready first. */
+  #hasTime({ length }: Slot): boolean {
+    const bytes = this.costs.states.bytesOf(length)
+    const time = this.#timeFor(bytes)
+    return time === 'new memory' || (time === 'used memory' && this.states.isMemoryReady(bytes))
+  }
+
+  /** Into which memory this many bytes can be saved while requests that decode wait no longer than they may. */
+  #timeFor(bytes: number): 'new memory' | 'used memory' | 'none' {
+    const { states, pauses } = this.costs
+    const ms = states.saveMs(bytes)
+    if (pauses.canSave(ms + newMemoryMs * bytes)) return 'new memory'
+    return pauses.canSave(ms) ? 'used memory' : 'none'
   }
 
   /** Saves one idle slot whose time has come. Returns when to ask again, if at all. */
@@ -162,7 +202,12 @@ export class StateSaver implements LoopWork {
 
   /** Saves what idle slots hold, where that outlives the engine. */
   async onClose(): Promise<void> {
-    await this.states.close(this.slots)
+    const { hasFiles, transfer, worth } = this.states
+    if (!hasFiles) return
+    for (const slot of this.slots) {
+      if (slot.owner === undefined && worth.isWorthSaving(slot)) await transfer.save(slot)
+    }
+    await this.states.close()
   }
 
   /** Drops what was to be kept until now. */

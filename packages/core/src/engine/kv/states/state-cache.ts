@@ -25,9 +25,6 @@ import { StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'
 import { StateWorth } from './state-worth.js'
 
-/** Milliseconds that a byte of new memory adds to saving: measured were 1.5 to 2.5 for a megabyte. */
-const newMemoryMs = 2e-6
-
 /**
  * Keeps in RAM what slots held when they are given to other requests, and finds it again: the tier
  * between the slots and computing. Off without `cacheRamBytes`, or where the backend saves no states.
@@ -109,14 +106,11 @@ export class StateCache {
   }
 
   /**
-   * Whether a slot can be given to others now without keeping requests that decode waiting for longer than
-   * they may; otherwise memory to save it into is being made ready.
+   * Whether a state of this many bytes can be written without waiting for memory; otherwise some is being
+   * made ready.
    */
-  isReady(slot: Slot, kept: number): boolean {
-    const { states, pauses } = this.costs
-    if (!this.worth.savesBeforeLoss(slot, kept)) return true
-    const bytes = states.bytesOf(slot.length)
-    return pauses.canSave(states.saveMs(bytes) + newMemoryMs * bytes) || this.#store.isReady(bytes)
+  isMemoryReady(bytes: number): boolean {
+    return this.#store.isReady(bytes)
   }
 
   /**
@@ -139,31 +133,6 @@ export class StateCache {
   canLoad(found: FoundState): boolean {
     const insteadMs = this.costs.steps.tokensMs(found.shared)
     return this.costs.pauses.canLoad(this.loadMs(found), insteadMs)
-  }
-
-  /**
-   * An idle slot is about to lose what is behind its first `kept` tokens, which is saved where that is
-   * worth it; false where it was, and there was no time.
-   */
-  async beforeLoss(slot: Slot, kept: number): Promise<boolean> {
-    if (!this.worth.savesBeforeLoss(slot, kept)) return true
-    const { states } = this.costs
-    const ms = states.saveMs(states.bytesOf(slot.length))
-    if (!this.costs.pauses.canSave(ms)) {
-      this.transfer.counts.skipped++
-      return false
-    }
-    await this.transfer.save(slot)
-    return true
-  }
-
-  /** Whether saving this many tokens keeps requests that decode waiting for no longer than it may. */
-  hasTimeToSave(tokens: number): boolean {
-    const { states, pauses } = this.costs
-    const bytes = states.bytesOf(tokens)
-    const ms = states.saveMs(bytes)
-    const isFast = pauses.canSave(ms + newMemoryMs * bytes)
-    return isFast || (pauses.canSave(ms) && this.#store.isReady(bytes))
   }
 
   /**
@@ -234,20 +203,9 @@ export class StateCache {
     return states.saveMs(bytes) + states.loadMs(bytes)
   }
 
-  /** Saves the checkpoint of a slot that holds `length` tokens. */
-  async saveCheckpoint(id: SlotId, chain: BlockChain, length: number): Promise<void> {
-    const ms = this.costs.states.saveMs(this.transfer.checkpointBytes)
-    if (this.costs.pauses.canSave(ms)) await this.transfer.save({ id, chain, length }, true)
-    else this.transfer.counts.skipped++
-  }
-
-  /** Saves the idle slots that others may want again and waits until all is in files. */
-  async close(slots: readonly Slot[]): Promise<void> {
-    if (this.#disk === undefined) return
-    for (const slot of slots) {
-      if (slot.owner === undefined && this.worth.isWorthSaving(slot)) await this.transfer.save(slot)
-    }
-    await this.#disk.close(this.#store.states)
+  /** Waits until all is in files. */
+  async close(): Promise<void> {
+    await this.#disk?.close(this.#store.states)
   }
 
   /** Whether there is something to compute from now on: files are written while there is nothing. */

@@ -31,14 +31,22 @@ export class StateWorth {
     return Math.min(computeMs, saveMs + chance * this.costs.states.loadMs(bytes))
   }
 
-  /** Whether a slot is saved before it loses what is behind its first `kept` tokens. */
-  savesBeforeLoss(slot: Slot, kept: number): boolean {
-    const lost = slot.length - kept
-    if (this.states === undefined || lost < blockSize || !this.isWorthSaving(slot)) return false
+  /**
+   * Whether a slot is to be saved before it loses what is behind its first `kept` tokens: where having that
+   * back is likely to save more time than saving takes.
+   */
+  isWorthSaving(slot: Slot, kept = 0): boolean {
+    const { length } = slot
+    const lost = length - kept
+    if (this.states === undefined || lost < blockSize) return false
+    if (slot.chain === undefined || length < minimumWait || this.#isSaved(slot)) return false
     const { steps, states } = this.costs
+    const bytes = states.bytesOf(length)
+    const saveMs = states.saveMs(bytes)
+    const chance = this.#chance(slot)
+    if (chance * (steps.tokensMs(length) - states.loadMs(bytes)) <= saveMs) return false
     // Few tokens are worth it only for themselves: what is before them stays in the slot.
-    const ms = states.saveMs(states.bytesOf(slot.length))
-    return lost >= minimumWait || this.#chance(slot) * steps.tokensMs(lost) > ms
+    return lost >= minimumWait || chance * steps.tokensMs(lost) > saveMs
   }
 
   /** The chance that what a slot holds is wanted again, if not soon. */
@@ -53,15 +61,6 @@ export class StateWorth {
     const canShare = (this.states?.cutsAnywhere ?? true) && !state.partial
     const shared = canShare ? this.store.index.sharedWithOthers(state) : 0
     return steps.tokensMs(lengthOf(state) - shared) - states.loadMs(state.bytes)
-  }
-
-  /** Whether having it back is likely to save more time than saving it takes. */
-  isWorthSaving(slot: Slot): boolean {
-    const { steps, states } = this.costs
-    if (slot.chain === undefined || slot.length < minimumWait || this.#isSaved(slot)) return false
-    const bytes = states.bytesOf(slot.length)
-    const gainMs = steps.tokensMs(slot.length) - states.loadMs(bytes)
-    return this.#chance(slot) * gainMs > states.saveMs(bytes)
   }
 
   #isSaved({ chain, length }: Slot): boolean {
