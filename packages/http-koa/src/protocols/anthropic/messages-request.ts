@@ -29,7 +29,7 @@ const choiceTypes = ['auto', 'any', 'tool', 'none'] as const
 
 const refused = refusing({
   thread: [object, 'nothing is stored here; send the whole conversation as messages'],
-  mcp_servers: [z.unknown(), 'call them yourself, and offer what they have as tools'],
+  mcp_servers: [z.unknown(), 'call the servers yourself, and offer their tools'],
 })
 
 /** The fields that decide on the prompt. */
@@ -181,7 +181,7 @@ function toolOf(tool: z.output<typeof toolSchema>, index = 0): ToolDefinition {
   const kind = type.replace(/_\d{8}$/, '')
   if (Object.hasOwn(tools, kind)) return toTool({ name, ...tools[kind] })
   const why = type.startsWith('computer_')
-    ? 'answers with images, and this server computes text only'
+    ? 'is not defined here; describe it as a tool with an input_schema'
     : "is run by Anthropic's servers only"
   throw unsupported(`tools.${index}`, `${type.slice(0, 40)} ${why}`)
 }

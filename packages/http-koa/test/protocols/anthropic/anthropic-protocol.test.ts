@@ -367,10 +367,13 @@ testEach('what cannot be answered', async (t) => {
     ]),
     [
       { ...asks('a'), tools: [{ type: 'computer_20250124', name: 'computer' }] },
-      /^tools\.0: .*answers with images/,
+      /^tools\.0: computer_20250124 is not defined here; describe it/,
     ],
     [{ ...asks('a'), thread: { type: 'create' } }, /^thread: .*nothing is stored/],
-    [{ ...asks('a'), mcp_servers: [{ type: 'url', url: 'x' }] }, /^mcp_servers: call them yours/],
+    [
+      { ...asks('a'), mcp_servers: [{ type: 'url', url: 'x' }] },
+      /^mcp_servers: not supported: call the servers yours/,
+    ],
     [{ ...asks('a'), output_format: { type: 'xml' } }, /^output_format.schema: expected a JSON/],
     [
       { ...asks('a'), output_config: { format: { type: 'json_schema', schema: 1 } } },
