@@ -484,7 +484,7 @@ t.test('figures of the live view', (t) => {
   t.equal(cachedText({ ...ending, cachedTokens: 0 }), '0 of 52')
   t.equal(cacheText(undefined), '')
   t.equal(cacheText({ from: 'disk' }), ', restored from disk')
-  t.equal(cacheText({ from: 'none', why: 'unknown' }), ': nothing begins like it')
+  t.equal(cacheText({ from: 'none', why: 'unknown' }), ': no other prompt began like it')
   t.equal(cacheText({ from: 'none' }), '')
   const { answers } = tokensBySecond(frames, 2900)
   t.same(answers.slice(-3), [0, 2, 2])

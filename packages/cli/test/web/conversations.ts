@@ -32,7 +32,7 @@ export async function conversations(t: Test, { page }: Visit): Promise<void> {
   await entry('Tabs').waitFor()
   const wrong = { name: 'a.json', mimeType: 'application/json', buffer: Buffer.from('{"id":1}') }
   await page.getByLabel('Import a conversation').setInputFiles(wrong)
-  await page.getByText('a.json: no conversation').waitFor()
+  await page.getByText('a.json: not a conversation').waitFor()
   await list.getByRole('button', { name: 'Search' }).click()
 }
 
@@ -75,7 +75,7 @@ export async function filesAndPairs(t: Test, { page }: Visit): Promise<void> {
   t.equal(boxes.length, 2)
   t.ok(boxes[0]!.y === boxes[1]!.y && boxes[0]!.x < boxes[1]!.x, 'side by side')
   await auditAll(t, page)
-  await page.getByRole('button', { name: 'Go on with this one' }).click()
+  await page.getByRole('button', { name: 'Choose this answer' }).click()
   await page.locator('.beside .assistant.chosen').nth(0).waitFor()
   await page.getByRole('button', { name: 'Compare two answers' }).click()
   await withSettings(page, async () => {

@@ -73,7 +73,7 @@ export async function toJson(conversation: Conversation): Promise<string> {
 export function parseConversations(text: string): Conversation[] {
   const read = JSON.parse(text) as unknown
   const all = Array.isArray(read) ? (read as unknown[]) : [read]
-  if (!all.every(isConversation)) throw new Error('no conversation that was saved as JSON')
+  if (!all.every(isConversation)) throw new Error('not a conversation saved as JSON')
   return all.map((each) => {
     const turns = each.turns.map((turn) => {
       return { ...turn, ...(turn.files && { files: turn.files.map(fromSaved) }) }

@@ -14,7 +14,7 @@ const usual = { contextSize: 8192, batchSize: 2048 }
  */
 export function openJob(job: LabJob) {
   const { recording, requests } = openLoad(job.load)
-  if (requests.length === 0) throw new Error('There are no requests in it yet')
+  if (requests.length === 0) throw new Error('The load has no requests yet')
   const { kvTokens } = recording?.limits ?? {}
   const limits = recording?.limits ?? { ...usual, contextSize: roomFor(requests) }
   return {

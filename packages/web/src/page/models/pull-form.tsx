@@ -43,7 +43,7 @@ export function PullForm({ pull }: { readonly pull: Pull }) {
   return (
     <Form class="card" onSend={() => pull.start(name.trim())}>
       <h2>Download a model</h2>
-      <Field label="Name, of the catalog or of the configuration" value={name} onText={setName} />
+      <Field label="Name in the catalog or in the configuration" value={name} onText={setName} />
       <Buttons send="Download" disabled={pull.isRunning || name.trim() === ''} />
       {total !== undefined && <progress max={total} value={completed} aria-label="Downloaded" />}
       <p role="status">

@@ -128,7 +128,7 @@ export function MemoryForm({ models }: { readonly models: readonly string[] }) {
       <h2>Memory before loading</h2>
       <div class="fields">
         <Field
-          label="Model, of this server or of the catalog"
+          label="Model of this server or of the catalog"
           list="memory-models"
           value={name}
           onText={setName}

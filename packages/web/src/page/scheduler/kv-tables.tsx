@@ -65,7 +65,7 @@ export function Tiers({ state: { cache, frames, now } }: Props) {
   return (
     <section class="card" aria-label="Saved prefixes">
       <h2>Saved prefixes</h2>
-      {cache === undefined && <p class="hint">Nothing is kept but what slots hold.</p>}
+      {cache === undefined && <p class="hint">Nothing is saved outside the slots.</p>}
       {tiers.map(
         ([name, tier]) =>
           tier !== undefined && (

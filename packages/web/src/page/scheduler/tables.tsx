@@ -64,7 +64,7 @@ export function EndedRequests({ state: { frames } }: Props) {
     <section class="card" aria-label="Requests that ended">
       <h2>Requests that ended</h2>
       {ended.length === 0 ? (
-        <p class="hint">None in the last minute: send a message in the chat, or use the API.</p>
+        <p class="hint">None seen in the last minute: write in the chat, or use the API.</p>
       ) : (
         <DataTable
           label="The last ones"
@@ -90,7 +90,7 @@ export function Tenants({ state: { frames, now } }: Props) {
   return (
     <section class="card" aria-label="Tenants">
       <h2>Tenants' shares</h2>
-      {tenants.length === 0 && <p class="hint">Nothing was computed in the last minute.</p>}
+      {tenants.length === 0 && <p class="hint">Nothing was seen in the last minute.</p>}
       <table>
         <tbody>
           {tenants.map(([tenant, share]) => (

@@ -64,7 +64,7 @@ export function Conversations({ chat, onNew, onOpen }: ConversationsProps) {
         />
       )}
       <div class="list" tabIndex={-1}>
-        {found.length === 0 && sought !== '' && <p class="hint">Nothing has “{sought}” in it.</p>}
+        {found.length === 0 && sought !== '' && <p class="hint">No chat has “{sought}” in it.</p>}
         {[...groups].map(([age, each]) => (
           <section key={age} aria-label={age}>
             <h2>{age}</h2>

@@ -69,10 +69,10 @@ interface UsageTableProps {
 /** The sums of some days, a row for each. */
 function UsageTable({ usage: { from, to, usage }, groups }: UsageTableProps) {
   const days = from === to ? from : `${from} to ${to}`
-  if (usage.length === 0) return <p class="hint">Nothing was asked for, {days} (UTC).</p>
+  if (usage.length === 0) return <p class="hint">No requests, {days} (UTC).</p>
   return (
     <>
-      <p class="hint">{days} (UTC). Cached tokens are those of prompts that were found computed.</p>
+      <p class="hint">{days} (UTC). Cached tokens are prompt tokens that the cache had.</p>
       <DataTable
         label="Usage"
         rows={usage}

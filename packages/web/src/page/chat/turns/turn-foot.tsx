@@ -23,7 +23,7 @@ export function TurnFoot(props: TurnProps & { readonly isComing: boolean }) {
         <IconButton icon={RefreshCw} name="Regenerate" onPress={() => chat.regenerate(turn)} />
       )}
       {beside === undefined && <Branches turn={turn} chat={chat} />}
-      {isOther && !isBusy && <Quiet onClick={() => chat.show(turn)}>Go on with this one</Quiet>}
+      {isOther && !isBusy && <Quiet onClick={() => chat.show(turn)}>Choose this answer</Quiet>}
       {isAnswer && (hasFigures || isComing) && <Figures turn={turn} isComing={isComing} />}
     </div>
   )
