@@ -104,7 +104,12 @@ t.test('cllm run says what is wrong', async (t) => {
     [['run', 'qwen3-0.6b', 'x', '--url', url], here, 1, /does not serve .* one of stories/],
     [['run', 'stories'], here, 2, /a prompt is missing \(a word alone is a model\)/],
     [['run', 'stories', 'x', '--parameter', 'top_p=2'], here, 2, /--parameter: top_p: .* 0 to 1/],
-    [['run', 'stories', 'x', '--parameter', 'x=1'], here, 2, /--parameter: unknown parameter x/],
+    [
+      ['run', 'stories', 'x', '--parameter', 'x=1'],
+      here,
+      2,
+      /--parameter: unknown parameter x: .* stop$/m,
+    ],
     [
       ['run', 'stories', 'x', '--image', 'none.png'],
       here,

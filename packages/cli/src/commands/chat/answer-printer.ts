@@ -104,7 +104,7 @@ function figuresOf({ usage, timings }: AnswerEnd, firstMs: number, totalMs: numb
   const seconds = (ms: number) => (ms / 1000).toFixed(2)
   const computed = promptTokens - cachedTokens
   return `first token  ${seconds(firstMs)} s, whole answer ${seconds(totalMs)} s
-prompt       ${promptTokens} tokens, ${cachedTokens} of them kept, ${rate(computed, promptMs)} tokens/s
+prompt       ${promptTokens} tokens, ${cachedTokens} of them cached, ${rate(computed, promptMs)} tokens/s
 answer       ${tokens} tokens, ${rate(tokens - 1, answerMs)} tokens/s
 `
 }

@@ -38,7 +38,7 @@ export function readParameter(
   const format = formats[name]
   if (format === undefined) {
     const meant = suggestion(name, parameterNames)
-    throw wrong(`unknown parameter ${given}${meant}: one of ${parameterNames.join(', ')}`)
+    throw wrong(`unknown parameter ${given}: expected one of ${parameterNames.join(', ')}${meant}`)
   }
   try {
     return [name, format.read(text)]
@@ -198,7 +198,7 @@ interface Shown {
 function infoText(model: string, { details, model_info: info }: Shown): string {
   const fields: Readonly<Record<string, unknown>> = {
     model,
-    size: details['parameter_size'],
+    parameters: details['parameter_size'],
     quantization: details['quantization_level'],
     ...info,
   }
