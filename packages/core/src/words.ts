@@ -27,8 +27,8 @@ export const originWords: Readonly<Record<Exclude<CacheOrigin['from'], 'none'>, 
 
 /** Why there were none, in words. */
 export const missWords: Readonly<Record<NonNullable<CacheOrigin['why']>, string>> = {
-  off: 'it may use none',
-  unknown: 'nothing begins like it',
+  off: 'it may use no cache',
+  unknown: 'no other prompt began like it',
   cannot_be_cut: 'no slot can be cut where they part',
   computing_is_faster: 'computing them is faster',
   failed: 'they could not be restored',

@@ -26,7 +26,7 @@ export function refusing<Name extends string>(refused: Readonly<Record<Name, Ref
         const value = given[name]
         const isEmpty = Array.isArray(value) && value.length === 0
         if (value === undefined || value === false || isEmpty || harmless.includes(value)) continue
-        throw unsupported(name, why)
+        throw unsupported(name, `not supported: ${why}`)
       }
     },
   }

@@ -77,8 +77,8 @@ export function checkFields(
     else if (Object.hasOwn(schema.shape, field)) continue
     else if (reading === 'strict') {
       // it may be a limit that was misspelt
-      const known = Object.keys(schema.shape).join(' and ')
-      throw expectedField(field.slice(0, 100), `the fields ${known} only`)
+      const known = Object.keys(schema.shape).join(', ')
+      throw expectedField(field.slice(0, 100), `only the fields ${known}`)
     } else unknown.warn(field, logger)
   }
   return parseFields(schema, body)

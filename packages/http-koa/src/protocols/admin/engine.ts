@@ -100,7 +100,7 @@ async function warmCache(call: Call<z.output<typeof warmSchema>, ModelQuery>) {
   const { client } = call.open(call.query.model)
   const { cache } = await client.statistics()
   if (pin && cache === undefined) {
-    throw new CllmError('unsupported', 'nothing is kept behind the slots: --cache-ram is 0')
+    throw new CllmError('unsupported', 'no states of slots are saved: --cache-ram is 0')
   }
   const prompt = messages === undefined ? { text: text ?? '' } : { messages }
   const request = { prompt, maxTokens: 1, pin, priority: -1, ...defined({ tenant }) }
@@ -134,12 +134,12 @@ export const engineRoutes: readonly Route<unknown>[] = [
     ...ofModel,
     ...strict(schedulerSchema),
   }),
-  get('/admin/cache', 'admin', 'What is kept of slots in RAM and in files', getCache, ofModel),
+  get('/admin/cache', 'admin', 'The saved states of slots, in RAM and in files', getCache, ofModel),
   post('/admin/cache', 'admin', 'Compute a prompt ahead and keep it', warmCache, {
     ...ofModel,
     ...exact(warmSchema),
   }),
-  del('/admin/cache', 'admin', 'Drop all of it', deleteCache, ofModel),
+  del('/admin/cache', 'admin', 'Drop all saved states', deleteCache, ofModel),
   get(
     '/admin/programs',
     'admin',

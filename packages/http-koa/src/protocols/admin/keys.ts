@@ -76,7 +76,7 @@ async function removeKey(call: QueryCallOf<typeof keyQuery>, { keys }: KeysConte
   const asking = requestScope.getStore()?.key.hash
   const all = await store.list()
   if (all.some((key) => key.name === name && key.hash === asking)) {
-    throw invalidField('name', `${name} is the key that asks; another admin's can revoke it`)
+    throw invalidField('name', `${name} is this request's key; another admin's can revoke it`)
   }
   await store.remove(name)
   tellLog(call, 'an API key was revoked', { name })

@@ -184,7 +184,7 @@ export const liveRoutes: readonly Route<LiveContext>[] = [
     getRecorder,
     { query: modelQuery },
   ),
-  get('/admin/live', 'admin', 'What goes on now, once or as server-sent events', getLive, {
+  get('/admin/live', 'admin', 'The slots and the queue, once or as server-sent events', getLive, {
     query: modelQuery,
     answers: wholeOrEvents,
     isQuiet: true,

@@ -108,10 +108,10 @@ export const batchRoutes: readonly Route<BatchesContext>[] = [
     { body: createSchema },
   ),
   get('/v1/batches', 'user', 'The batches, the newest first', listed, { query: querySchema }),
-  get('/v1/batches/:id', 'user', 'One batch, and how far it is', async (call, { store, runner }) =>
+  get('/v1/batches/:id', 'user', 'One batch, with its progress', async (call, { store, runner }) =>
     runner.live((await find(store, 'batches', call.params['id'] ?? '')).object),
   ),
-  post('/v1/batches/:id/cancel', 'user', 'End a batch; what is answered stays', cancel),
+  post('/v1/batches/:id/cancel', 'user', 'Cancel a batch; its answers so far stay', cancel),
 ]
 
 async function listed(call: QueryCallOf<typeof querySchema>, { store, runner }: BatchesContext) {

@@ -100,7 +100,7 @@ export class BatchRunner {
   async #mend(): Promise<void> {
     const { store, queue, clock, logger } = this.parts
     const onDamaged = (err: unknown) => {
-      logger[queue.isForgetful ? 'error' : 'debug']({ err }, 'batches of before cannot be read')
+      logger[queue.isForgetful ? 'error' : 'debug']({ err }, 'earlier batches cannot be read')
     }
     try {
       for (const { object } of (await store.list('batches', onDamaged)).toReversed()) {

@@ -32,19 +32,19 @@ const optionsSchema = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe('Where files and batches are kept; without one there are none.'),
-  concurrency: z.int().min(1).default(8).describe('Lines that are computed at a time.'),
+    .describe('Folder for files and batches; unset: there are none.'),
+  concurrency: z.int().min(1).default(8).describe('How many lines are computed at a time.'),
   share: z
     .number()
     .min(0)
     .max(0.5)
     .default(defaultShare)
-    .describe('Of the time, while clients never stop; 0: they have all of it.'),
+    .describe('Share of compute time for batches while clients are always busy.'),
   fileLimitBytes: z
     .int()
     .min(1)
     .default(100 * 1024 * 1024)
-    .describe('Bytes of an uploaded file at most.'),
+    .describe('Largest size of an uploaded file, in bytes.'),
 })
 
 /** Settings of {@link batchesProtocol}. */

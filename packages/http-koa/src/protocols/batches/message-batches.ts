@@ -48,16 +48,16 @@ const routes: readonly Route<BatchesContext>[] = [
   get(
     `${path}/:id`,
     'user',
-    'One batch of messages, and how far it is',
+    'One batch of messages, with its progress',
     async (call, { store, runner }) => shown(await runner.live((await found(call, store)).object)),
   ),
-  get(`${path}/:id/results`, 'user', 'What came of each request', results, {
+  get(`${path}/:id/results`, 'user', 'The result of each request', results, {
     answers: ['application/x-jsonl'],
   }),
   post(
     `${path}/:id/cancel`,
     'user',
-    'End a batch of messages; what is answered stays',
+    'Cancel a batch of messages; its answers so far stay',
     async (call, { store, runner }) => {
       const { object: batch } = await found(call, store)
       const cancelled = await runner.cancel(batch.id)

@@ -113,9 +113,9 @@ function requestSentences({ usage, timeline, parting }: RequestReport): string[]
 }
 
 const callsBefore: Readonly<Record<PromptParting['by'], string>> = {
-  messages: 'the call before in its conversation',
-  session: "its session's call before",
-  prompt: "its program's call before",
+  messages: 'the previous call of its conversation',
+  session: 'the previous call of its session',
+  prompt: 'the previous call of its program',
 }
 
 /** Where its prompt is no longer that of the call before, and what that cost. */
@@ -129,10 +129,10 @@ function parted(parting: PromptParting | undefined): string[] {
   const change = `: after ${quoted(text)} came ${quoted(was)}, and now ${quoted(is)}`
   const cost =
     tokens === 0
-      ? 'It cost nothing: they were elsewhere.'
+      ? 'It cost nothing: another slot or saved state had these tokens.'
       : `${count(tokens, 'token')} had to be computed again, about ${duration(costMs)}.`
   return [
-    `It parted from ${callsBefore[by]}, ${before}, at token ${token}, ${place}${change}.`,
+    `It differs from ${callsBefore[by]}, ${before}, from token ${token} on, ${place}${change}.`,
     cost,
   ]
 }

@@ -96,7 +96,7 @@ async function ensureQuantized(call: Call, from: string, quantize: string): Prom
 function refuse({ adapters, path }: z.output<typeof createSchema>): void {
   const given = Object.entries({ adapters, path }).find(([, value]) => value !== undefined)
   if (given === undefined) return
-  throw unsupported(given[0], 'models are made of models that are served, or of a GGUF file')
+  throw unsupported(given[0], 'not supported; a model is made of a served model or of a GGUF file')
 }
 
 /** `POST /api/copy`: another name for a model. */

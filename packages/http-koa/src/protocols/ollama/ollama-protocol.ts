@@ -57,7 +57,7 @@ const routes: readonly Route<OllamaContext>[] = [
   post('/api/copy', 'admin', 'Give a model another name', copy, { body: copySchema }),
   get('/api/blobs/:digest', 'admin', 'Whether a file was sent, for HEAD as well', hasBlob, asText),
   post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, asText),
-  post('/api/push', 'user', 'Is refused: there is nowhere to push to', models.push, {
+  post('/api/push', 'user', 'Not supported: this server pushes no models', models.push, {
     body: models.pushSchema,
   }),
   del('/api/delete', 'admin', 'Delete a model that was fetched', models.remove, {

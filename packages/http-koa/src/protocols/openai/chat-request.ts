@@ -16,7 +16,7 @@ import type { FunctionsByName } from './openai-tools.js'
 const refused = refusing({
   functions: [z.array(z.unknown(), 'an array'), 'replaced by tools and tool_choice'],
   function_call: [z.unknown(), 'replaced by tools and tool_choice', 'auto', 'none'],
-  echo: [boolean, 'an answer comes without the message that it goes on with'],
+  echo: [boolean, 'an answer does not repeat the message that it continues'],
   reasoning_format: [z.unknown(), 'thoughts come as reasoning_content', 'auto', 'deepseek'],
 })
 

@@ -154,21 +154,21 @@ export const maxTokensField = integer(-1, largest)
 
 /** Most are vLLM's. */
 const refused = refusing({
-  min_tokens: [integer(0, largest), 'not kept to; ignore_eos goes on to max_tokens', 0],
-  stop_token_ids: [list(integer(0, largest), 'token ids'), 'name texts in stop'],
+  min_tokens: [integer(0, largest), 'ignore_eos continues to max_tokens', 0],
+  stop_token_ids: [list(integer(0, largest), 'token ids'), 'stop takes texts'],
   include_stop_str_in_output: [boolean, 'an answer ends before its stop text'],
   return_token_ids: [boolean, '/tokenize has the tokens of a text'],
   return_tokens_as_token_ids: [boolean, 'tokens are named by their texts'],
   prompt_logprobs: [integer(-1, largest), '/v1/completions has them with echo and logprobs'],
-  truncate_prompt_tokens: [integer(-1, largest), 'send the part of the prompt that is to be read'],
+  truncate_prompt_tokens: [integer(-1, largest), 'send the part that counts'],
   bad_words: [z.unknown(), 'logit_bias makes tokens unlikely'],
-  allowed_token_ids: [z.unknown(), 'a grammar, or guided_regex, keeps an answer to a form'],
-  use_beam_search: [boolean, 'answers are drawn; best_of has the likeliest of several'],
+  allowed_token_ids: [z.unknown(), 'use a grammar or guided_regex'],
+  use_beam_search: [boolean, 'best_of returns the likeliest of several answers'],
   prompt_embeds: [z.unknown(), 'prompts are texts or token ids'],
   chat_template: [z.unknown(), 'set by --chat-template; chat_template_kwargs are its variables'],
   documents: [z.unknown(), 'put them into a message'],
-  web_search_options: [z.unknown(), 'nothing is searched; offer a tool that does it'],
-  mcp_servers: [z.unknown(), 'call them yourself, and offer what they have as tools'],
+  web_search_options: [z.unknown(), 'offer a tool that searches'],
+  mcp_servers: [z.unknown(), 'call the servers yourself, and offer their tools'],
 })
 
 /** The fields that chat and text completions share: OpenAI's, then those of other local servers. */

@@ -135,18 +135,18 @@ const routes: readonly Route<OpenAiContext>[] = [
       countResponseTokens,
       { body: responsesSchema },
     ),
-    post('/v1/responses/compact', 'user', 'Is refused: nothing is summarized', notCompacted, {
+    post('/v1/responses/compact', 'user', 'Not supported: no summaries', notCompacted, {
       isHidden: true,
     }),
     post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
       body: rerankSchema,
     }),
     post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
-    post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema }),
+    post('/v1/score', 'user', 'Score how well texts fit each other', score, { body: scoreSchema }),
     post(
       '/v1/audio/transcriptions',
       'user',
-      'Write what is said in a sound, as multipart/form-data',
+      'Transcribe a sound, sent as multipart/form-data',
       transcription('transcribe'),
       {
         form: transcriptionSchema,
@@ -164,7 +164,7 @@ const routes: readonly Route<OpenAiContext>[] = [
     streamed(fimSchema),
   ),
   post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
-  post('/v1/audio/translations', 'user', 'The same in English', transcription('translate'), {
+  post('/v1/audio/translations', 'user', 'Transcribe in English', transcription('translate'), {
     form: transcriptionSchema,
     answers: wholeOrEvents,
   }),

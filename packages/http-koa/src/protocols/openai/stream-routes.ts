@@ -24,7 +24,7 @@ export const streamRoutes: readonly Route<unknown>[] = [
   get(
     '/v1/stream',
     'user',
-    'Read a stream again that began with X-Conversation-Id, and on',
+    'Read again, and on, a stream that began with X-Conversation-Id',
     readAgain,
     {
       query: querySchema,
@@ -34,7 +34,7 @@ export const streamRoutes: readonly Route<unknown>[] = [
   del(
     '/v1/stream',
     'user',
-    'Stop and forget such a stream',
+    'Stop a stream that began with X-Conversation-Id, and forget it',
     ({ streams, keyName, query }) => {
       streams?.stop(keyName, query.conv_id)
       return new Reply(undefined, { status: 204 })
@@ -44,7 +44,7 @@ export const streamRoutes: readonly Route<unknown>[] = [
   post(
     '/v1/streams/lookup',
     'user',
-    'Which of these streams there are, and how far they are',
+    'Which streams exist, how long they are, and whether they ended',
     ({ streams, keyName, fields }) => {
       const seconds = (ms: number) => Math.floor(ms / 1000)
       return fields.conversation_ids

@@ -107,7 +107,7 @@ export class UsageLedger implements RequestObserver {
     try {
       note()
     } catch (error) {
-      this.logger.error({ err: error }, 'usage cannot be noted')
+      this.logger.error({ err: error }, 'usage cannot be recorded')
     }
   }
 }
@@ -123,7 +123,7 @@ const querySchema = z.object({
   by: z
     .string()
     .default('day,key,model')
-    .describe('What sums are told apart by: day, key, tenant, model.'),
+    .describe('What requests are grouped by: day, key, tenant, model.'),
   format: z.enum(['json', 'csv']).default('json'),
 })
 
@@ -184,13 +184,13 @@ const optionsSchema = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe('Where usage is kept; without one it is not noted.'),
+    .describe('Folder for usage records; unset: usage is not recorded.'),
 })
 
 /** {@link usageProtocol} by its name. */
 export const usage = defineProtocol({
   name: 'usage',
-  doc: 'Notes what each key uses, where a folder for it is set, and shows it at `/admin/usage`.',
+  doc: 'Records the usage of each key, if a folder is set, and shows it at `/admin/usage`.',
   options: optionsSchema,
   create: ({ folder }) => (folder === undefined ? { name: 'usage' } : usageProtocol({ folder })),
 })

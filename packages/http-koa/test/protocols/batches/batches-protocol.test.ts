@@ -344,7 +344,7 @@ t.test('a batch of before that cannot be read holds up no new one', async (t) =>
   const folder = t.testdir({ batches, files: {} })
   const { own, log } = await batching(t, folder)
   const mine = own()
-  const said = { level: 'error', message: 'batches of before cannot be read' }
+  const said = { level: 'error', message: 'earlier batches cannot be read' }
   await until(() => log.some(({ level }) => level === 'error'))
   t.match(
     log.filter(({ level }) => level === 'error'),

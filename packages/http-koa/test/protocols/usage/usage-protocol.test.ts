@@ -150,7 +150,11 @@ t.test('a month that cannot be read or summed up once is known later', (t) => {
   renameSync(file, `${file}.away`)
   mkdirSync(file)
   ask('bob').onEnd(0)
-  t.same(messages, ['usage cannot be noted', 'usage cannot be noted'], 'the answer ends as usual')
+  t.same(
+    messages,
+    ['usage cannot be recorded', 'usage cannot be recorded'],
+    'the answer ends as usual',
+  )
   t.throws(() => ask('ann', 20_000), { code: 'EISDIR' })
   rmdirSync(file)
   renameSync(`${file}.away`, file)

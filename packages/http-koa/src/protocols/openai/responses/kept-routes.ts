@@ -52,7 +52,7 @@ export const keptRoutes: readonly Route<KeptContext>[] = [
     await kept.remove(owner, id, 'response')
     return { id, object: 'response', deleted: true }
   }),
-  get('/v1/responses/:id/input_items', 'user', 'What a response answers', answered, inPages),
+  get('/v1/responses/:id/input_items', 'user', 'The input items of a response', answered, inPages),
   post('/v1/responses/:id/cancel', 'user', 'End a response in the background', cancel),
   post('/v1/conversations', 'user', 'Begin a conversation', begin, { body: createSchema }),
   get('/v1/conversations/:id', 'user', 'A conversation', async (call, { kept }) => {
@@ -70,10 +70,10 @@ export const keptRoutes: readonly Route<KeptContext>[] = [
   post('/v1/conversations/:id/items', 'user', 'Add items to a conversation', add, {
     body: addSchema,
   }),
-  get('/v1/conversations/:id/items/:item', 'user', 'One of them', async (call, { kept }) =>
+  get('/v1/conversations/:id/items/:item', 'user', 'One item', async (call, { kept }) =>
     itemIn(call, await kept.conversation(...placeOf(call))),
   ),
-  del('/v1/conversations/:id/items/:item', 'user', 'Remove one of them', async (call, { kept }) => {
+  del('/v1/conversations/:id/items/:item', 'user', 'Remove an item', async (call, { kept }) => {
     const changed = await kept.change(...placeOf(call), (turns) => {
       const gone = itemIn(call, turns)
       return { ...turns, items: turns.items.filter((item) => item !== gone) }
