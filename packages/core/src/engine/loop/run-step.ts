@@ -36,24 +36,28 @@ export interface Step {
   readonly outcome: Promise<StepOutcome>
 }
 
-/** The parts of a plan's step: what still runs, cut to what it has left and to `batchSize`. */
+/**
+ * The parts of a plan's step: of what still runs, as much as the plan says, is left, may come next and fits
+ * into `batchSize`; drafts come last.
+ */
 export function partsOf(plan: Plan, running: RunningSet, batchSize: number): StepPart[] {
   const parts: StepPart[] = []
-  let budget = batchSize
+  let room = batchSize
   for (const entry of plan.run) {
     const sequence = running.get(entry.id)
     if (sequence === undefined) continue
-    let tokens = Math.min(entry.tokens, sequence.remainingTokens, sequence.mostNow, budget)
+    let tokens = Math.min(entry.tokens, sequence.remainingTokens, sequence.mostNow, room)
     if (tokens === 0) continue
     const { slotTokens: context, state, media } = sequence
     if (media !== undefined) {
       tokens = chunkEnd(media, context, context + tokens, running.size === 1) - context
     }
-    budget = Math.max(0, budget - tokens)
+    // An image that is alone is computed whole, however large it is.
+    room = Math.max(0, room - tokens)
     const part = { request: sequence, tokens, context, isDecode: state === 'decoding' }
     const wanted = entry.drafts ?? 0
-    const drafts = wanted > 0 ? Math.min(wanted, sequence.draft?.tokens ?? 0, budget) : 0
-    if (drafts > 0) budget -= drafts
+    const drafts = wanted > 0 ? Math.min(wanted, sequence.draft?.tokens ?? 0, room) : 0
+    room -= drafts
     parts.push(drafts > 0 ? withDrafts(part, drafts) : part)
   }
   return parts
@@ -116,13 +120,17 @@ async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<S
   return { outputs, scores, decodeMs, sampleMs, isWhole: false }
 }
 
-function toItem({ request: sequence, tokens, context: position, draft }: StepPart): BatchItem {
-  const { discarded } = sequence
-  const first = position + discarded
-  const end = first + tokens
+/**
+ * What the backend computes for a part. Its `position`s count the tokens in the slot; from a slot that was full,
+ * `discarded` tokens are gone, and the same token has a larger index in the sequence.
+ */
+function toItem({ request: sequence, tokens: count, context, draft }: StepPart): BatchItem {
+  const { discarded, sampler, request } = sequence
   const slot = sequence.slot ?? -1
-  const chunk = sequence.tokens.slice(first, end)
-  const { sampler, request } = sequence
+  const first = context + discarded
+  const end = first + count
+  // Drafts are no tokens of the sequence yet.
+  const tokens = sequence.tokens.slice(first, end)
   const scores = request.promptLogprobs === undefined ? undefined : scoresOf(sequence, first, end)
   const { applied } = request.adapters
   const more = {
@@ -130,19 +138,20 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
     ...(discarded === 0 ? {} : { discarded }),
     ...(sequence.media !== undefined && mediaWithin(sequence.media, first, end)),
   }
-  if (end < sequence.tokens.length || sampler === undefined) {
-    const item: BatchItem = { slot, position, tokens: chunk, outputs: [], ...more }
+  const isDrawn = end >= sequence.tokens.length
+  if (!isDrawn || sampler === undefined) {
+    const item: BatchItem = { slot, position: context, tokens, outputs: [], ...more }
     return scores === undefined || sampler === undefined ? item : { ...item, sampler, scores }
   }
   const { logprobs, drawLogprobs } = request
   const drafts = draft?.length ?? 0
-  const last = end - 1 - discarded
+  const last = context + count - 1
   const outputs: number[] = []
-  for (let at = last - drafts; at <= last; at++) outputs.push(at)
+  for (let position = last - drafts; position <= last; position++) outputs.push(position)
   return {
     slot,
-    position,
-    tokens: draft === undefined ? chunk : [...chunk, ...draft],
+    position: context,
+    tokens: draft === undefined ? tokens : [...tokens, ...draft],
     outputs,
     ...more,
     ...(drafts === 0 ? {} : { drafts }),
@@ -153,10 +162,10 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
   }
 }
 
-/** The prompt tokens from `position` to `end` that are still to be scored: each by the one before. */
-function scoresOf(sequence: Sequence, position: number, end: number): ScoredTokens | undefined {
+/** The prompt's tokens from `first` to `end` whose next ones are still to be scored. */
+function scoresOf(sequence: Sequence, first: number, end: number): ScoredTokens | undefined {
   const { promptTokens, promptLogprobs, request } = sequence
-  const from = Math.max(position, promptLogprobs.length)
+  const from = Math.max(first, promptLogprobs.length)
   const tokens = sequence.tokens.slice(from + 1, Math.min(end + 1, promptTokens))
   if (tokens.length === 0) return undefined
   return { position: from, tokens, top: request.promptLogprobs ?? 0 }
