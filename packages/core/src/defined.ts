@@ -40,8 +40,8 @@ export function setLatest<Key, Value>(
   if (map.size > most) map.delete(oldest!)
 }
 
-/** The first of the integers from `low` on for which the test holds, as it does for all behind it; or `high`. */
-export function firstOf(low: number, high: number, holds: (value: number) => boolean): number {
+/** The lowest integer from `low` on for which the test holds, as it does for all above it; or `high`. */
+export function lowestWhere(low: number, high: number, holds: (value: number) => boolean): number {
   while (low < high) {
     const middle = (low + high) >>> 1
     if (holds(middle)) high = middle

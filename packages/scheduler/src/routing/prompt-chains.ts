@@ -1,4 +1,4 @@
-import { codesOf, firstOf, GrowingHash } from '@cllm/core'
+import { codesOf, lowestWhere, GrowingHash } from '@cllm/core'
 
 /** What a prompt is for a worker. */
 export interface PromptWork {
@@ -35,7 +35,7 @@ export function sumOf(prompts: Iterable<PromptWork>, what: keyof PromptWork): nu
 function sharedBlocks(one: readonly number[], other: readonly number[]): number {
   const most = Math.min(one.length, other.length)
   if (most === 0 || one[0] !== other[0]) return 0
-  return firstOf(1, most, (block) => one[block] !== other[block])
+  return lowestWhere(1, most, (block) => one[block] !== other[block])
 }
 
 /** The most leading blocks of a prompt that one of these prompts shares. */

@@ -208,3 +208,39 @@ export class LinearFit {
 }
 
 const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0)
+
+/** Decisions in a row for which it seemed to pay, until it is believed to. */
+const believed = 4
+
+/**
+ * Says when to try what seems not to pay: what it costs shows only where it is done, and an estimate that is
+ * never tried again never changes. Ever more rarely, while nothing comes of it.
+ */
+export class TrialPace {
+  #between: number
+  #left: number
+  #paying = 0
+
+  /** @param pace - decisions until the first trial, how the time between two grows, and up to what */
+  constructor(private readonly pace: Readonly<Record<'first' | 'factor' | 'longest', number>>) {
+    this.#between = this.#left = pace.first
+  }
+
+  /** A decision against it; returns whether it is to be tried all the same. */
+  isDue(): boolean {
+    this.#paying = 0
+    if (--this.#left > 0) return false
+    this.#left = this.#between = Math.min(this.pace.longest, this.pace.factor * this.#between)
+    return true
+  }
+
+  /** The trial could not be made yet: the next decision is to try it again. */
+  retry(): void {
+    this.#left = 1
+  }
+
+  /** A decision for it, as it seems to pay. */
+  onPaying(): void {
+    if (++this.#paying >= believed) this.#between = this.#left = this.pace.first
+  }
+}

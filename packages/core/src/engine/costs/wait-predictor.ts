@@ -8,7 +8,7 @@ import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 import { ENGINE_COSTS, type EngineCosts } from './engine-costs.js'
 import { workOf } from './pass-costs.js'
-import { firstOf } from '../../defined.js'
+import { lowestWhere } from '../../defined.js'
 
 /** A queue model is reused for this many milliseconds: as requests only join it, an older one would grow for ever. */
 const freshMs = 20
@@ -294,7 +294,7 @@ export class QueueModel {
 
   #take(one: Busy): void {
     this.#freeCells -= one.cells
-    const place = firstOf(0, this.#busy.length, (index) => this.#busy[index]!.end > one.end)
+    const place = lowestWhere(0, this.#busy.length, (index) => this.#busy[index]!.end > one.end)
     this.#busy.splice(place, 0, one)
   }
 }

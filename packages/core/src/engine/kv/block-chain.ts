@@ -1,5 +1,5 @@
 import type { TokenId } from '../../contracts/model/tokenizer.js'
-import { firstOf } from '../../defined.js'
+import { lowestWhere } from '../../defined.js'
 import { codesOf, GrowingHash } from '../../hash.js'
 
 /** Tokens of a block, the unit in which prefixes are found. */
@@ -95,12 +95,12 @@ export class BlockIndex<Holder> {
   depth(hashes: readonly number[]): number {
     // Most prompts share nothing.
     if (!this.#holders.has(hashes[0] ?? NaN)) return 0
-    return firstOf(1, hashes.length, (block) => !this.#holders.has(hashes[block] ?? NaN))
+    return lowestWhere(1, hashes.length, (block) => !this.#holders.has(hashes[block] ?? NaN))
   }
 
   /** The length in blocks of the longest prefix that another holder has. */
   depthOfOthers(holder: Holder, hashes: readonly number[]): number {
-    return firstOf(0, hashes.length, (block) => {
+    return lowestWhere(0, hashes.length, (block) => {
       const held = this.#holders.get(hashes[block] ?? NaN)
       if (held instanceof Set) return held.size === Number(held.has(holder))
       return held === undefined || held === holder

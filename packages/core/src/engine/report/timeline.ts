@@ -5,7 +5,7 @@ import type {
 } from '../../contracts/engine/request-report.js'
 import type { RequestEnd } from '../../contracts/engine/engine-observer.js'
 import type { RequestState } from '../../contracts/scheduling/scheduler-policy.js'
-import { defined, firstOf } from '../../defined.js'
+import { defined, lowestWhere } from '../../defined.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** More entries than this are put together with like ones. */
@@ -222,7 +222,7 @@ export class WaitAttribution {
   explain(start: WaitStart, request: Due, now: number, reasons: Reasons): void {
     // The first admission of a later request since the wait began, found by halving.
     const overtakings = this.#overtakings
-    const first = firstOf(0, overtakings.length, (index) => {
+    const first = lowestWhere(0, overtakings.length, (index) => {
       const { arrival, totals } = overtakings[index]!
       return arrival > request.arrival && totals.at >= start.at
     })

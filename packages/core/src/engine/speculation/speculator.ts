@@ -9,6 +9,7 @@ import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import { synchronous } from '../../plugin/checks.js'
 import * as tokens from '../../tokens.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
+import { TrialPace } from '../costs/linear-fit.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { RunningSet } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -32,6 +33,8 @@ import { DraftModel, type WantedGuess } from './draft-model.js'
 
 /** Guesses of this acceptance are tried where they do not seem to pay: what they cost shows only then. */
 const likely = 0.8
+/** Steps until drafts, or a step without them, are tried though they do not seem to pay. */
+const trialPace = { first: 16, factor: 4, longest: 1024 }
 /** Drafts of each request in a trial. */
 const triedDrafts = 2
 
@@ -46,8 +49,8 @@ export class Speculator implements EngineObserver {
   #model: DraftModel | undefined
   readonly #ofModel = new EngineAcceptance()
   readonly #isUsable: (token: TokenId) => boolean
-  readonly #draftTrials = new TrialPace()
-  readonly #plainTrials = new TrialPace()
+  readonly #draftTrials = new TrialPace(trialPace)
+  readonly #plainTrials = new TrialPace(trialPace)
   #hasFailed = false
 
   /** Whether it makes drafts for anybody. */
@@ -216,38 +219,5 @@ export class Speculator implements EngineObserver {
           return Array.isArray(proposal.tokens) ? proposal : nothing
         }, nothing),
     }
-  }
-}
-
-/** Steps until the first trial, and at most between two. */
-const [first, longest] = [16, 1024]
-/** Steps in a row for which it seemed to pay, until it is believed to. */
-const believed = 4
-
-/**
- * When something is tried that does not seem to pay: drafts, or a step without them. What it costs, and
- * how often drafts are right, shows only where it is done. Ever more rarely, while nothing comes of it.
- */
-class TrialPace {
-  #between = first
-  #left = first
-  #paying = 0
-
-  /** A step is to do without it; returns whether it is to try it. */
-  isDue(): boolean {
-    this.#paying = 0
-    if (--this.#left > 0) return false
-    this.#left = this.#between = Math.min(longest, 4 * this.#between)
-    return true
-  }
-
-  /** The trial could not be made yet: the next step is to try it again. */
-  retry(): void {
-    this.#left = 1
-  }
-
-  /** A step does it, as that seems to pay. */
-  onPaying(): void {
-    if (++this.#paying >= believed) this.#between = this.#left = first
   }
 }

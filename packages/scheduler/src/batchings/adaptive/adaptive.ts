@@ -1,7 +1,7 @@
 import type { SchedulerState, SequenceView, Step, SchedulerEvent } from '@cllm/core'
-import { StepCostModel, defineBatching, isOfBatch, workOf } from '@cllm/core'
+import { StepCostModel, TrialPace, defineBatching, isOfBatch, workOf } from '@cllm/core'
 import { z } from 'zod'
-import { type PromptChunk, chooseChunks, jointChunks, JointCosts, Trials } from './prompt-chunks.js'
+import { type PromptChunk, chooseChunks, jointChunks, JointCosts } from './prompt-chunks.js'
 import { limitsOf, sloOption, positive } from '../../kit/options.js'
 
 /** Without a limit, decoding gets at least this share of the time beside prompts. */
@@ -16,6 +16,8 @@ const batchTargetMs = 100
 const waitShare = 1 / 5
 /** Decodes and prompts share a step where that saves this share of the decode. */
 const worthJoining = 1 / 6
+/** Decisions until they share one though that seems worse. */
+const trialPace = { first: 1, factor: 2, longest: 16 }
 
 /** What the costs check themselves. */
 const learnedCosts = z.object({ steps: z.unknown(), joint: z.unknown() }).partial()
@@ -45,7 +47,7 @@ export const adaptive = defineBatching({
   create({ slo, targetStepMs }) {
     const costs = new StepCostModel()
     const jointCosts = new JointCosts(costs)
-    const trials = new Trials()
+    const jointTrials = new TrialPace(trialPace)
     const anticipation = new Anticipation()
     const limits = limitsOf(slo)
     /** When the first step began that left out a group's requests that decode, since their last token. */
@@ -115,7 +117,7 @@ export const adaptive = defineBatching({
         if (canJoin && leftOutSince === undefined) {
           const decodes = { count: decoding.length, ms: decodeMs }
           const saves = jointCosts.savedMs(decodes) > worthJoining * decodeMs
-          if (saves || trials.isDue()) {
+          if (saves || jointTrials.isDue()) {
             const most = batchSize - decoding.length
             const joint = jointChunks(list, jointCosts, {
               ms,

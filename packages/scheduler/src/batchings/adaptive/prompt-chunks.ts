@@ -1,4 +1,10 @@
-import { type Chunk, firstOf, LinearFit, type SequenceView, type StepCostModel } from '@cllm/core'
+import {
+  type Chunk,
+  lowestWhere,
+  LinearFit,
+  type SequenceView,
+  type StepCostModel,
+} from '@cllm/core'
 import { cachedTokens } from '../../kit/ranked-orders.js'
 
 /** What a step computes of a prompt. */
@@ -132,7 +138,7 @@ function stepTokens(
 ): number {
   const stepMs = (tokens: number, before: number): number =>
     costs.predictMs(decodes, [{ tokens, context: before }])
-  const within = firstOf(
+  const within = lowestWhere(
     Math.min(fewestTokens, most),
     most,
     (size) => stepMs(size + 1, context) > ms,
@@ -222,26 +228,5 @@ export class JointCosts {
     }
     const promptMs = apart.prefillMs(chunks) + decodes.ms - decodeMs - attentionMs
     return [attentionMs, Math.max(decodeMs, promptMs), Math.min(decodeMs, promptMs)]
-  }
-}
-
-/** What seems worse is tried at least once in this many decisions. */
-const longestInterval = 16
-
-/**
- * Says when to try what seems worse: now and then, at first more often. An estimate that is never tried
- * again never changes.
- */
-export class Trials {
-  #decisions = 0
-  #interval = 1
-
-  /** Whether this decision against it is the one to try it. */
-  isDue(): boolean {
-    this.#decisions++
-    if (this.#decisions < this.#interval) return false
-    this.#decisions = 0
-    this.#interval = Math.min(2 * this.#interval, longestInterval)
-    return true
   }
 }
