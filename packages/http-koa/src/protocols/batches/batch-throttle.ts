@@ -32,20 +32,32 @@ export interface BatchShare {
   readonly share: number
 }
 
+/** Whether lines may be computed, and what ends that. */
+type State =
+  /** They may: there is no client. */
+  | { readonly is: 'free' }
+  /** They may not, until a window is due. */
+  | { readonly is: 'paused' }
+  /** They may not, until all clients have their first tokens, or it was waited for long enough. */
+  | { readonly is: 'due'; readonly leftMs: number }
+  /** They may, until that time is over or, unless it insists, a client comes. */
+  | {
+      readonly is: 'open'
+      readonly since: number
+      readonly leftMs: number
+      readonly insists: boolean
+    }
+
 /**
  * Holds lines back while a client waits for anything but batches: otherwise whatever a batch computes delays
  * nobody. Where clients never stop, it opens a window for a share of the time, when all of them have their
  * first tokens; a new one ends it at once. It watches the requests of all protocols.
  */
 export class BatchThrottle implements RequestObserver, Throttle {
-  #others = 0
-  /** Requests without a first token. */
+  #state: State = { is: 'free' }
+  /** Requests of clients, and those of them without a first token. */
+  #clients = 0
   #awaiting = 0
-  /** When the window that is open was opened. */
-  #openedAt: number | undefined
-  /** What is left of a window that is due. */
-  #leftMs = 0
-  #insists = false
   #cancelTimer = () => {}
   readonly #changes = new EventTarget()
   readonly #clock: Clock
@@ -58,33 +70,37 @@ export class BatchThrottle implements RequestObserver, Throttle {
 
   onSubmit(): RequestWatch {
     if (batchScope.getStore() === true) return unwatched
+    const state = this.#state
+    this.#clients++
     this.#awaiting++
-    if (this.#others++ === 0) {
-      this.#tell('throttled')
-      this.#pause()
-    } else if (!this.#insists) this.#interrupt()
+    if (state.is === 'free') this.#pause()
+    else if (state.is === 'open' && !state.insists) {
+      // It goes on when this client has its first token.
+      const leftMs = state.leftMs - (this.#clock.now() - state.since)
+      if (leftMs > 0) this.#waitForTokens(leftMs)
+      else this.#pause()
+    }
     let isAnswered = false
     const answered = () => {
       if (isAnswered) return
       isAnswered = true
       this.#awaiting--
-      this.#openWindow()
+      if (this.#state.is === 'due' && this.#awaiting === 0) this.#open(this.#state.leftMs, false)
     }
     return {
       onEvent: ({ type }) => void (type === 'token' && answered()),
       onEnd: () => {
-        if (--this.#others > 0) return answered()
+        if (--this.#clients > 0) return answered()
         isAnswered = true
         this.#awaiting = 0
-        this.#end()
-        this.#tell('released')
+        this.#enter({ is: 'free' })
       },
     }
   }
 
   /** Whether lines may be computed now. */
   get isReleased(): boolean {
-    return this.#others === 0 || this.#openedAt !== undefined
+    return this.#state.is === 'free' || this.#state.is === 'open'
   }
 
   async released(signal: AbortSignal): Promise<void> {
@@ -98,57 +114,28 @@ export class BatchThrottle implements RequestObserver, Throttle {
   }
 
   #pause(): void {
-    this.#end()
-    this.#timer(this.#pauseMs, () => {
-      this.#leftMs = windowMs
-      this.#insistLater()
-      this.#openWindow()
-    })
+    this.#enter({ is: 'paused' }, this.#pauseMs, () => this.#waitForTokens(windowMs))
   }
 
-  #insistLater(): void {
-    this.#timer(patience * this.#pauseMs, () => {
-      this.#insists = true
-      this.#openWindow()
-    })
+  /** A window of this length is due. */
+  #waitForTokens(leftMs: number): void {
+    if (this.#awaiting === 0) return this.#open(leftMs, false)
+    this.#enter({ is: 'due', leftMs }, patience * this.#pauseMs, () => this.#open(leftMs, true))
   }
 
-  #openWindow(): void {
-    if (this.#leftMs <= 0 || this.#openedAt !== undefined) return
-    if (this.#awaiting > 0 && !this.#insists) return
-    this.#openedAt = this.#clock.now()
-    this.#timer(this.#leftMs, () => {
-      this.#tell('throttled')
-      this.#pause()
-    })
-    this.#tell('released')
+  /** @param insists - whether clients that come do not end it */
+  #open(leftMs: number, insists: boolean): void {
+    const since = this.#clock.now()
+    this.#enter({ is: 'open', since, leftMs, insists }, leftMs, () => this.#pause())
   }
 
-  /** A window that a client interrupts goes on when that one has its first token. */
-  #interrupt(): void {
-    if (this.#openedAt === undefined) return
-    this.#leftMs -= this.#clock.now() - this.#openedAt
-    this.#openedAt = undefined
+  /** Lines are told where they may be computed now, or may not any more; after so long `next` comes. */
+  #enter(state: State, ms = Infinity, next = () => {}): void {
+    const wasReleased = this.isReleased
+    this.#state = state
     this.#cancelTimer()
-    this.#tell('throttled')
-    if (this.#leftMs <= 0) this.#pause()
-    else this.#insistLater()
-  }
-
-  #end(): void {
-    this.#cancelTimer()
-    this.#openedAt = undefined
-    this.#leftMs = 0
-    this.#insists = false
-  }
-
-  #timer(ms: number, callback: () => void): void {
-    this.#cancelTimer()
-    if (ms === Infinity) return
-    this.#cancelTimer = this.#clock.at(this.#clock.now() + ms, callback)
-  }
-
-  #tell(what: 'released' | 'throttled'): void {
-    this.#changes.dispatchEvent(new Event(what))
+    if (ms < Infinity) this.#cancelTimer = this.#clock.at(this.#clock.now() + ms, next)
+    if (this.isReleased === wasReleased) return
+    this.#changes.dispatchEvent(new Event(wasReleased ? 'throttled' : 'released'))
   }
 }
