@@ -1,6 +1,6 @@
 import type { CallFormat, ChatFormat } from '../format/chat-format.js'
 import { possibleStart, type ReadPart, Thoughts } from './answer-part.js'
-import type { CallReader } from './call/call-arguments.js'
+import type { CallProgress, CallReader } from './call/call-arguments.js'
 import { type CallMatch, type OpenedCall, openCall, longestHead } from './call/open-call.js'
 import { type AnswerMarks, lengthAt, longestAt, marksOfAnswer, type Tools } from './answer-marks.js'
 
@@ -13,30 +13,34 @@ export interface AnswerReading {
   readonly thinkingIsOpen: boolean
 }
 
+/** A call whose arguments come. */
+interface OpenCall {
+  readonly reader: CallReader
+  /** Whether it is one of those that are not dropped. */
+  readonly isGiven: boolean
+  /** What was written of it. */
+  raw: string
+}
+
 /**
  * Splits an answer that comes in pieces into text, reasoning and calls. What begins like a call and is
  * none stays text; nothing but marks, and white space beside them, is dropped.
  */
 export class AnswerReader {
   readonly #marks: AnswerMarks
+  /** What it is in. `start`: nothing has come; `between`: reasoning, a call or a mark has just ended. */
+  #state: 'start' | 'between' | 'text' | 'reasoning' | OpenCall
+  /** What was read since the last piece. */
   #parts: ReadPart[] = []
+  /** What is not read yet, and the white space before it. */
   #held = ''
-  /** White space at the start, before what is held. */
   #lead = ''
   /** Characters that are held before it is looked at again. */
   #nextTry = 0
-  /** `start`: nothing has come, or reasoning, a call or a mark has just ended. */
-  #state: 'start' | 'text' | 'reasoning' | 'call'
   #isOver = false
-  #count = 0
-  /** Whether white space at the start belongs to the text. */
-  #keepsBlank = true
-  /** The format of the last call, while more may follow in the same list. */
-  #last: CallFormat | undefined
-  #inList = false
-  #reader: CallReader | undefined
-  #raw = ''
-  #isGiven = false
+  #callCount = 0
+  /** The last call, while more may follow in the same list. */
+  #list: { readonly format: CallFormat; readonly hasBracket: boolean } | undefined
   readonly #thoughts = new Thoughts()
 
   constructor(private readonly reading: AnswerReading) {
@@ -56,8 +60,8 @@ export class AnswerReader {
     this.#held = this.#lead + this.#held
     this.#lead = ''
     this.#readAll()
-    while (this.#state === 'call') {
-      this.#feed(this.#reader!.end(), '')
+    while (typeof this.#state === 'object') {
+      this.#feed(this.#state, this.#state.reader.end(), '')
       this.#readAll() // what it left
     }
     if (this.#state === 'reasoning') this.#reason('', true)
@@ -78,47 +82,41 @@ export class AnswerReader {
 
   /** Whether it came further: then what is held is to be looked at again. */
   #step(): boolean {
-    switch (this.#state) {
-      case 'start':
-        return this.#begin(true)
-      case 'text':
-        return this.#skipText()
-      case 'reasoning':
-        return this.#think()
-      case 'call': {
-        const piece = this.#held
-        this.#held = ''
-        return this.#feed(this.#reader!.push(piece), piece)
-      }
-    }
+    const state = this.#state
+    if (state === 'text') return this.#skipText()
+    if (state === 'reasoning') return this.#think()
+    if (typeof state !== 'object') return this.#begin()
+    const piece = this.#held
+    this.#held = ''
+    return this.#feed(state, state.reader.push(piece), piece)
   }
 
-  #begin(isStart: boolean): boolean {
+  /** Reads what may be the beginning of something. */
+  #begin(): boolean {
     const text = this.#held.trimStart()
     const blank = this.#lead + this.#held.slice(0, this.#held.length - text.length)
     this.#lead = ''
     if (text === '') {
       this.#held = ''
-      if (!this.#isOver) this.#lead = blank
-      else if (this.#keepsBlank) this.#say(blank)
-      else this.#drop(blank)
+      if (this.#isOver) this.#settleBlank(blank)
+      else this.#lead = blank
       return false
     }
-    return this.#take(blank, text, isStart)
+    return this.#take(blank, text)
   }
 
   /** Takes what begins here: reasoning, a call, a mark to be dropped, or text. */
-  #take(blank: string, text: string, isStart: boolean): boolean {
+  #take(blank: string, text: string): boolean {
     const { thinking } = this.reading.format
     const open =
       thinking === undefined || thinking.open === '' ? 'no' : lengthAt(text, thinking.open)
-    const call = this.#call(text, isStart)
+    const call = this.#call(text)
     if (typeof call.match !== 'string') {
       this.#nextTry = 0
       this.#drop(blank)
       return this.#enter(call.match, call.format, text)
     }
-    const drop = this.#dropAt(text, isStart)
+    const drop = this.#dropAt(text)
     if (!this.#isOver && [open, call.match, drop].includes('maybe') && typeof open !== 'number') {
       this.#lead = blank
       return this.#wait(text)
@@ -128,15 +126,11 @@ export class AnswerReader {
     if (typeof length === 'number') {
       this.#drop(blank + text.slice(0, length))
       this.#held = text.slice(length)
-      this.#state = typeof open === 'number' ? 'reasoning' : 'start'
-      this.#keepsBlank = false
+      this.#state = typeof open === 'number' ? 'reasoning' : 'between'
       return true
     }
-    this.#last = undefined
-    this.#inList = false
-    if (this.#keepsBlank) this.#say(blank)
-    else this.#drop(blank)
-    this.#keepsBlank = true
+    this.#list = undefined
+    this.#settleBlank(blank)
     this.#state = 'text'
     const [first = ''] = text
     this.#say(first)
@@ -151,12 +145,12 @@ export class AnswerReader {
     return false
   }
 
-  #call(text: string, isStart: boolean) {
+  #call(text: string) {
     const { calls } = this.reading.format
     const { tools } = this.reading
     let match: CallMatch = 'no'
-    const last = this.#last
-    if (isStart && last !== undefined) {
+    const last = this.#list?.format
+    if (this.#state !== 'text' && last !== undefined) {
       const next = /^[,;]?\s*/.exec(text)![0]
       const following = next === '' ? 'no' : openCall(last, text.slice(next.length), tools, true)
       if (typeof following !== 'string') {
@@ -166,7 +160,7 @@ export class AnswerReader {
     }
     if (tools.size === 0) return { match: 'no', format: calls[0]! }
     for (const format of calls) {
-      if (!isStart && !this.#marks.calls.has(format)) continue
+      if (this.#state === 'text' && !this.#marks.calls.has(format)) continue
       const found = openCall(format, text, tools)
       if (typeof found !== 'string') return { match: found, format }
       if (found === 'maybe') match = 'maybe'
@@ -175,55 +169,49 @@ export class AnswerReader {
   }
 
   /** The length of what begins here and is no part of the answer. */
-  #dropAt(text: string, isStart: boolean): number | 'maybe' | 'no' {
+  #dropAt(text: string): number | 'maybe' | 'no' {
     const { frame, thinking } = this.reading.format
     const marks = [...this.#marks.closings]
-    if (isStart) {
-      marks.push(frame.open, thinking?.close ?? '', ...(this.#last?.closings ?? []))
-      if (this.#inList) marks.push(']')
+    if (this.#state !== 'text') {
+      marks.push(frame.open, thinking?.close ?? '', ...(this.#list?.format.closings ?? []))
+      if (this.#list?.hasBracket === true) marks.push(']')
     }
     return longestAt(text, marks, this.#isOver)
   }
 
   #enter(opened: OpenedCall, format: CallFormat, text: string): boolean {
     this.#held = text.slice(opened.end)
-    this.#raw = text.slice(0, opened.end)
-    this.#last = format
-    if (opened.inList) this.#inList = true
-    this.#keepsBlank = false
-    this.#state = 'start'
+    this.#list = { format, hasBracket: opened.inList || this.#list?.hasBracket === true }
+    let raw = text.slice(0, opened.end)
     if ('calls' in opened) {
       for (const call of opened.calls) {
-        if (this.#count++ >= this.reading.mostCalls) break
-        this.#parts.push(
-          { type: 'call', call },
-          { type: 'call-end', raw: this.#raw, isWhole: true },
-        )
-        this.#raw = ''
+        if (this.#callCount++ >= this.reading.mostCalls) break
+        this.#parts.push({ type: 'call', call }, { type: 'call-end', raw, isWhole: true })
+        raw = ''
       }
-      this.#drop(this.#raw)
+      this.#drop(raw)
+      this.#state = 'between'
       return true
     }
-    this.#state = 'call'
-    this.#reader = opened.reader
-    this.#isGiven = this.#count++ < this.reading.mostCalls
-    if (this.#isGiven)
-      this.#parts.push({ type: 'call', call: { name: opened.name, arguments: '' } })
+    const { name, reader } = opened
+    const isGiven = this.#callCount++ < this.reading.mostCalls
+    if (isGiven) this.#parts.push({ type: 'call', call: { name, arguments: '' } })
+    this.#state = { reader, isGiven, raw }
     return true
   }
 
-  #feed({ text, rest }: ReturnType<CallReader['push']>, piece: string): boolean {
-    if (text !== '' && this.#isGiven) this.#parts.push({ type: 'arguments', text })
-    this.#raw += piece
+  /** Takes in what a piece brought a call. */
+  #feed(call: OpenCall, { text, rest }: CallProgress, piece: string): boolean {
+    const { reader, isGiven } = call
+    if (text !== '' && isGiven) this.#parts.push({ type: 'arguments', text })
+    call.raw += piece
     if (rest === undefined) return false
     // the reader may have held more of it back than the last piece
-    this.#raw = this.#raw.slice(0, this.#raw.length - rest.length)
-    const { isWhole } = this.#reader!
-    if (this.#isGiven) this.#parts.push({ type: 'call-end', raw: this.#raw, isWhole })
-    else this.#drop(this.#raw)
-    this.#reader = undefined
+    const raw = call.raw.slice(0, call.raw.length - rest.length)
+    if (isGiven) this.#parts.push({ type: 'call-end', raw, isWhole: reader.isWhole })
+    else this.#drop(raw)
     this.#held = rest
-    this.#state = 'start'
+    this.#state = 'between'
     return true
   }
 
@@ -234,7 +222,7 @@ export class AnswerReader {
     const certain = at >= 0 ? at : this.#held.length - mayBegin
     this.#say(this.#held.slice(0, certain))
     this.#held = this.#held.slice(certain)
-    return at < 0 ? false : this.#begin(false)
+    return at < 0 ? false : this.#begin()
   }
 
   #think(): boolean {
@@ -249,8 +237,7 @@ export class AnswerReader {
     this.#held = this.#held.slice(at >= 0 ? at + close.length : certain)
     if (at < 0) return false
     this.#drop(close)
-    this.#keepsBlank = false
-    this.#state = 'start'
+    this.#state = 'between'
     return true
   }
 
@@ -276,6 +263,12 @@ export class AnswerReader {
 
   #reason(text: string, isEnd: boolean): void {
     for (const part of this.#thoughts.push(text, isEnd)) this.#parts.push(part)
+  }
+
+  /** White space beside a mark belongs to that, and elsewhere to the text. */
+  #settleBlank(blank: string): void {
+    if (this.#state === 'between') this.#drop(blank)
+    else this.#say(blank)
   }
 
   #drop(text: string): void {
