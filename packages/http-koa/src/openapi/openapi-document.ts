@@ -136,10 +136,16 @@ function likely({ method, path, access, body, form, query }: BoundRoute): ErrorC
 
 /** One route of a protocol as OpenAPI has it. */
 function describeOperation(tag: string, route: BoundRoute, errors: ErrorFormat | undefined) {
-  const { method, path, summary, access, form, body = form, answers = [jsonType] } = route
+  const { method, path, summary, access, form, body = form } = route
+  const { answers = [jsonType], statuses = [200] } = route
   const name = path.replace(/\W+/g, ' ').trim().replaceAll(' ', '_')
   const parameters = [...pathParameters(route), ...queryParameters(route)]
   const takes = body && content([form === undefined ? jsonType : formType], schemaOf(body))
+  const success = {
+    description: 'The answer',
+    headers: headers(['X-Request-Id', ...(method === 'post' ? rateLimitHeaders : [])]),
+    content: content(answers, {}),
+  }
   return {
     operationId: `${tag}_${method}_${name === '' ? 'root' : name}`.replaceAll('-', '_'),
     tags: [tag],
@@ -148,11 +154,7 @@ function describeOperation(tag: string, route: BoundRoute, errors: ErrorFormat |
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(takes && { requestBody: { required: true, content: takes } }),
     responses: {
-      200: {
-        description: 'The answer',
-        headers: headers(['X-Request-Id', ...(method === 'post' ? rateLimitHeaders : [])]),
-        content: content(answers, {}),
-      },
+      ...Object.fromEntries(statuses.map((status) => [status, success])),
       ...describeFailures(route, errors),
     },
   }

@@ -43,6 +43,8 @@ export interface Route<Own = never> {
   readonly query?: z.ZodObject
   /** Media types of the answer; default `application/json`. */
   readonly answers?: readonly string[]
+  /** The status of an answer that succeeds; default 200 alone. */
+  readonly statuses?: readonly number[]
   /** Default: those of the protocol. */
   readonly errors?: ErrorFormat
   /** Whether it answers Anthropic's clients in their own form, and so its failures, too. */

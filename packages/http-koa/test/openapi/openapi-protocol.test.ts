@@ -6,7 +6,15 @@ import {
 } from '@cllm/http-koa'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import t from 'tap'
-import { errorSchema, everyProtocol } from '../every-route.js'
+import {
+  addressOf,
+  errorSchema,
+  everyProtocol,
+  everyRoute,
+  serveEverything,
+  validBodies,
+  validQueries,
+} from '../every-route.js'
 import { serve } from '../serve.js'
 
 interface Operation {
@@ -18,7 +26,7 @@ interface Operation {
       { schema: { type: string; required?: readonly string[]; properties: object } }
     >
   }
-  readonly responses: object
+  readonly responses: Readonly<Record<string, { readonly content: object }>>
 }
 
 t.test('the description holds together, and every route of it is there', async (t) => {
@@ -84,6 +92,30 @@ t.test('the description holds together, and every route of it is there', async (
   t.match(page.headers.get('content-security-policy'), /default-src 'self'/)
   t.equal(page.headers.get('x-frame-options'), 'DENY')
   t.match(await page.text(), /name="viewport"[^]*rel="icon"[^]*POST \/v1\/chat\/completions/)
+})
+
+t.test('what succeeds is described, with its status and its type', async (t) => {
+  const server = await serveEverything()
+  t.teardown(() => server.close())
+  const { paths } = openApiDocument(everyProtocol, '1.2.3')
+  for (const route of everyRoute) {
+    const body = route.body && JSON.stringify(validBodies[route.path])
+    const leaves = new AbortController()
+    const query = route.path === '/v1/stream' ? '?conv_id=a' : (validQueries[route.path] ?? '')
+    const answer = await server.get(addressOf(route) + query, {
+      method: route.method.toUpperCase(),
+      signal: leaves.signal,
+      ...(body !== undefined && { body, headers: { 'content-type': 'application/json' } }),
+    })
+    leaves.abort()
+    const path = route.path.replace(/[:*](\w+)/g, '{$1}')
+    const { responses } = paths[path]![route.method] as unknown as Operation
+    const { [answer.status]: described } = responses
+    const [type] = answer.headers.get('content-type')?.split(';') ?? []
+    if (!answer.ok) continue
+    t.ok(described, `${route.method} ${path} answers ${answer.status}`)
+    if (type !== undefined) t.hasOwnProp(described?.content ?? {}, type, `${route.method} ${path}`)
+  }
 })
 
 t.test('batches fail in the words of the API that they belong to', (t) => {

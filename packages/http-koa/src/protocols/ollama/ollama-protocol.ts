@@ -35,6 +35,7 @@ const inLines = <Body extends z.ZodObject>(body: Body) => {
   return { body, answers: ['application/x-ndjson', 'application/json'] }
 }
 const asText = { answers: ['text/plain'] }
+const asNew = { ...asText, statuses: [200, 201] }
 
 const routes: readonly Route<OllamaContext>[] = [
   get(
@@ -54,14 +55,15 @@ const routes: readonly Route<OllamaContext>[] = [
   post('/api/embeddings', 'user', 'Embed one text', embeddings, { body: embeddingsSchema }),
   post('/api/pull', 'admin', 'Fetch a model', models.pull, inLines(models.pullSchema)),
   post('/api/create', 'admin', 'Make a preset of a model', create, inLines(createSchema)),
-  post('/api/copy', 'admin', 'Give a model another name', copy, { body: copySchema }),
+  post('/api/copy', 'admin', 'Add a name to a model', copy, { body: copySchema, ...asText }),
   get('/api/blobs/:digest', 'admin', 'Whether a file was sent, for HEAD as well', hasBlob, asText),
-  post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, asText),
+  post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, asNew),
   post('/api/push', 'user', 'Not supported: this server pushes no models', models.push, {
-    body: models.pushSchema,
+    ...inLines(models.pushSchema),
   }),
   del('/api/delete', 'admin', 'Delete a model that was fetched', models.remove, {
     body: models.deleteSchema,
+    ...asText,
   }),
 ]
 

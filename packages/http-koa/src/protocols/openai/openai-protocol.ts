@@ -103,6 +103,8 @@ const both = (...routes: readonly Route<OpenAiContext>[]): Route<OpenAiContext>[
     { ...route, path: route.path.slice('/v1'.length), summary: `The same as ${route.path}` },
   ])
 
+const form = { form: transcriptionSchema, answers: [...wholeOrEvents, 'text/plain', 'text/vtt'] }
+
 const routes: readonly Route<OpenAiContext>[] = [
   get('/v1/models', 'user', 'The models that are served', listModels, { isAnthropics: true }),
   get('/v1/models/*id', 'user', 'One model', showModel, { isAnthropics: true }),
@@ -148,10 +150,7 @@ const routes: readonly Route<OpenAiContext>[] = [
       'user',
       'Transcribe a sound, sent as multipart/form-data',
       transcription('transcribe'),
-      {
-        form: transcriptionSchema,
-        answers: wholeOrEvents,
-      },
+      form,
     ),
   ),
   post('/v2/rerank', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
@@ -164,10 +163,7 @@ const routes: readonly Route<OpenAiContext>[] = [
     streamed(fimSchema),
   ),
   post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
-  post('/v1/audio/translations', 'user', 'Transcribe in English', transcription('translate'), {
-    form: transcriptionSchema,
-    answers: wholeOrEvents,
-  }),
+  post('/v1/audio/translations', 'user', 'Transcribe in English', transcription('translate'), form),
   ...streamRoutes,
 ]
 

@@ -39,7 +39,7 @@ export const streamRoutes: readonly Route<unknown>[] = [
       streams?.stop(keyName, query.conv_id)
       return new Reply(undefined, { status: 204 })
     },
-    { query: stopSchema },
+    { query: stopSchema, answers: [], statuses: [204] },
   ),
   post(
     '/v1/streams/lookup',
