@@ -87,13 +87,46 @@ export class KoaTransport implements Transport {
       stallMs: options.stallMs ?? 60_000,
       streams: new ResumableStreams(context.clock),
     }
-    const { protocols } = options
-    const { access, observers, middleware } = secure(options.security ?? {}, context, this.#hosts)
-    const surroundings = { ...context, ...(access && { access }) }
+    this.#scheme = options.tls === undefined ? 'http' : 'https'
+    const security = secure(options.security ?? {}, context, this.#hosts)
     const open: OpenRequests = new Map()
-    const fetcher = options.mediaUrls && new MediaFetcher(options.mediaUrls, context.clock)
-    const shown = withMediaUrls(context.directory, this.#services.bodies, fetcher)
-    const watched = watchEngines(shown, {
+    const engines = this.#enginesFor(options, context, security, open)
+    this.#server = createHttpServer(options)
+    this.#connections = new OpenConnections(this.#server, options.maxConnections)
+    const table = new RouteTable(options.protocols)
+    refuseBadHttp(this.#server, this.#connections, table, context.logger)
+    const app = new Koa<KoaState>()
+    app.on('error', (error: unknown) => {
+      if (!isClientGone(error)) context.logger.error({ err: error }, 'response failed')
+    })
+    // What each request passes through, in this order.
+    app.use(beginRequest(this.#services, table, this.#connections, open))
+    app.use(handleErrors)
+    app.use(guardGate(this.#gate, options.isReady))
+    for (const check of security.middleware) app.use(check)
+    for (const protocol of options.protocols) {
+      if (protocol.within === undefined) continue
+      app.use(async (ctx, next) => await protocol.within?.(ctx.headers, next))
+    }
+    app.use(serveRoutes(engines, new UnknownFields()))
+    mountOthers(app, options.protocols, engines)
+    // koa handles its own failures: the promise that it returns never rejects
+    this.#server.on('request', app.callback() as RequestListener)
+  }
+
+  /**
+   * The engines that protocols serve: images and sounds are fetched for them, and their requests observed; what
+   * protocols put around that comes last.
+   */
+  #enginesFor(
+    { protocols, mediaUrls }: KoaTransportOptions,
+    context: TransportContext,
+    { access, observers }: ReturnType<typeof secure>,
+    open: OpenRequests,
+  ): EngineDirectory {
+    const surroundings = { ...context, ...(access && { access }) }
+    const fetcher = mediaUrls && new MediaFetcher(mediaUrls, context.clock)
+    let engines = watchEngines(withMediaUrls(context.directory, this.#services.bodies, fetcher), {
       clock: context.clock,
       // what counts for limits is told last: what refuses a request before has not counted it
       observers: [
@@ -103,31 +136,9 @@ export class KoaTransport implements Transport {
       ].toReversed(),
       isGuarded: access !== undefined,
     })
-    const engines = protocols.reduce(
-      (all, protocol) => protocol.around?.(all, surroundings) ?? all,
-      watched,
-    )
+    for (const protocol of protocols) engines = protocol.around?.(engines, surroundings) ?? engines
     for (const protocol of protocols) protocol.start?.(engines, surroundings)
-    this.#server = createHttpServer(options)
-    this.#connections = new OpenConnections(this.#server, options.maxConnections)
-    const table = new RouteTable(protocols)
-    refuseBadHttp(this.#server, this.#connections, table, context.logger)
-    const begin = beginRequest(this.#services, table, this.#connections, open)
-    const app = new Koa<KoaState>()
-    app.on('error', (error: unknown) => {
-      if (!isClientGone(error)) context.logger.error({ err: error }, 'response failed')
-    })
-    const guard = guardGate(this.#gate, options.isReady)
-    for (const each of [begin, handleErrors, guard, ...middleware]) app.use(each)
-    for (const protocol of protocols) {
-      if (protocol.within === undefined) continue
-      app.use(async (ctx, next) => await protocol.within?.(ctx.headers, next))
-    }
-    app.use(serveRoutes(engines, new UnknownFields()))
-    mountOthers(app, protocols, engines)
-    this.#scheme = options.tls === undefined ? 'http' : 'https'
-    // koa handles its own failures: the promise that it returns never rejects
-    this.#server.on('request', app.callback() as RequestListener)
+    return engines
   }
 
   /** Throws `address_in_use` when it cannot listen there. */
