@@ -25,8 +25,10 @@ export class EngineCosts implements EngineObserver {
   readonly pauses: PauseBudget
   /** What saving and restoring slots costs. */
   readonly states = new StateCosts()
+  /** Copies since the last step, which may have to wait for them, and how long the calls took. */
   #copies = 0
   #copyMs = 0
+  /** The share of its cost that a copy still counts with, as it was passed over for it. */
   #trust = 1
   /** The share of a slot's tokens that later requests are likely to find there, 0 to 1. */
   reuseShare = 0.5
@@ -80,7 +82,9 @@ const memory = 0.995
  * the longest recent step, so that no token comes much later than others came anyway.
  */
 export class PauseBudget {
+  /** The longest recent step. */
   #longestMs = 0
+  /** How long the engine has not computed since the last step. */
   #spentMs = 0
 
   /** @param running - without one that decodes nobody waits, and all may take its time */
@@ -138,6 +142,7 @@ export class StateCosts {
   readonly #load = new MedianRate()
   readonly #read = new MedianRate(guessedFileMs, openBytes)
   readonly #size = new LinearFit({ prior: sizePrior, memory: 0.9, outlier: 3 })
+  /** The share of its cost that restoring still counts with, as it was passed over for it. */
   #trust = 1
 
   /** Milliseconds that saving this many bytes takes. */
@@ -183,7 +188,9 @@ export class StateCosts {
   }
 }
 
+/** Milliseconds by bytes: so many for each, of which there are a few more than those of the state. */
 class MedianRate {
+  /** The last observations, milliseconds of a byte. */
   readonly #rates: number[]
   #median: number
 

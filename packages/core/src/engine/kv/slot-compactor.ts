@@ -33,6 +33,7 @@ const mostMoves = 4
  */
 @injectable()
 export class SlotCompactor implements LoopWork {
+  /** Milliseconds that steps have lost by the gap that there is, since it came or was last looked at. */
   #lostMs = 0
 
   constructor(

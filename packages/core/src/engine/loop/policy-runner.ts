@@ -50,7 +50,10 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
   faults = 0
   /** What the policy did wrong since its last plan. */
   #fault: CllmError | undefined
-  /** Since when requests have waited while none ran, and how long they did before they were all gone. */
+  /**
+   * A policy is replaced when requests have waited for too long while none ran: since when they do, and how
+   * long others did before they were all gone.
+   */
   #waitsSince: number | undefined
   #waitedMs = 0
 

@@ -11,6 +11,7 @@ import type { LoopWork } from '../../loop/between-steps.js'
 /** Tokens at the end of a prompt that the next turn may write in another way: the opening of an answer. */
 const opening = 8
 
+/** A checkpoint that is to be saved: its slot holds these first tokens of the chain, and no more. */
 interface Due {
   readonly slot: SlotId
   readonly chain: BlockChain

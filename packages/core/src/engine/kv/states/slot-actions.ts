@@ -17,6 +17,7 @@ import { Programs } from '../../programs/programs.js'
 import { BlockChain } from '../block-chain.js'
 import { StateCache } from './state-cache.js'
 
+/** What a client has asked for and waits for. */
 interface Job {
   readonly slot: Slot
   readonly action: SlotAction
