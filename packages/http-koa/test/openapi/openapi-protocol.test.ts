@@ -67,6 +67,12 @@ t.test('the description holds together, and every route of it is there', async (
   t.match(document.paths['/v1/chat/completions']?.['post'], {
     requestBody: { content: { 'application/json': { schema: { required: ['messages'] } } } },
   })
+  t.match(document.paths['/v1/stream']?.['get'], {
+    parameters: [
+      { name: 'conv_id', required: true },
+      { name: 'from', required: undefined },
+    ],
+  })
   t.match(document.paths['/v1/audio/transcriptions']?.['post'], {
     requestBody: {
       content: {
