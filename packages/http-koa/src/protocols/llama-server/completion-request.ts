@@ -98,8 +98,9 @@ export async function toCompletionRequests(
 }
 
 /** Most tokens of an answer; with 0 the prompt alone is computed. */
-export const mostTokens = ({ n_predict, max_tokens }: CompletionFields): number | undefined =>
-  n_predict ?? max_tokens
+export const mostTokens = (
+  fields: Pick<CompletionFields, 'n_predict' | 'max_tokens'>,
+): number | undefined => fields.n_predict ?? fields.max_tokens
 
 /** Whether the answer is a list, with one element for each request. */
 export const isListed = ({ prompt, n_cmpl: count, n = count }: CompletionFields): boolean =>

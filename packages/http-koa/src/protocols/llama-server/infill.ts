@@ -2,7 +2,7 @@ import { CllmError, type EngineClient, type InfillTokens, type TokenId } from '@
 import { z } from 'zod'
 import { list, text } from '../../fields/fields.js'
 import type { CallOf } from '../../routes/route.js'
-import { completionSchema, type LlamaServerContext } from './completion-request.js'
+import { completionSchema, type LlamaServerContext, mostTokens } from './completion-request.js'
 import { complete } from './completion.js'
 
 /** The body of `POST /infill`. */
@@ -33,10 +33,12 @@ export async function infill(call: CallOf<typeof infillSchema>, llama: LlamaServ
     )
   }
   const { contextSize, batchSize } = info.limits
-  const answer = Math.max(0, fields.n_predict ?? fields.max_tokens ?? 0)
+  const room = contextSize - 2
+  // an answer as long as the context would leave nothing of what it is to continue
+  const answer = Math.min(Math.max(0, mostTokens(fields) ?? 0), Math.floor(room / 2))
   const prompt = await infillPrompt(client, info.infill, fields, {
-    gap: Math.max(0, Math.min(batchSize, contextSize - answer - 2)),
-    whole: contextSize - 2 * answer - 2,
+    gap: Math.min(batchSize, room - answer),
+    whole: room - 2 * answer,
   })
   return await complete(call, llama, client, { ...fields, prompt })
 }

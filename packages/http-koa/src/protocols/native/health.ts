@@ -13,11 +13,10 @@ export const healthQuery = z.object({
 
 /** `GET /health[?level=basic|detailed|full]`; 503 when something does not answer. */
 export async function health(call: QueryCallOf<typeof healthQuery>, native: NativeContext) {
-  const { level } = call.query
-  const { clock } = call
+  const { clock, query } = call
   const models = loadedModels(call.engines)
   const [first] = models
-  if (level === 'basic') {
+  if (query.level === 'basic') {
     const failure = await failureOf(clock, call.engines)
     if (failure !== undefined) return degraded(failure)
     const data = { status: 'healthy', model_loaded: first !== undefined }
@@ -32,8 +31,7 @@ export async function health(call: QueryCallOf<typeof healthQuery>, native: Nati
   const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
   const healthy = broken.length === 0
   const cause = first === undefined ? unusable(call.engines)?.message : undefined
-  const message = cause ?? `Not working: ${broken.join(', ')}`
-  const error = { error: message, code: 'engine_unavailable' }
+  const error = { error: cause ?? `Not working: ${broken.join(', ')}`, code: 'engine_unavailable' }
   const body = {
     success: healthy,
     ...(healthy ? {} : error),
@@ -42,7 +40,7 @@ export async function health(call: QueryCallOf<typeof healthQuery>, native: Nati
       status: healthy ? 'ok' : 'degraded',
       components,
       ...(workers.length > 0 && { workers }),
-      ...(level === 'full' ? inFull(native, components, waiting) : {}),
+      ...(query.level === 'full' ? inFull(native, components, waiting) : {}),
     },
   }
   return healthy ? body : new Reply(body, { status: 503 })

@@ -343,6 +343,11 @@ testEach('POST /infill', async (t) => {
     `${'#'.repeat(60)}${text(prefix)}${'~'.repeat(47)}^${text(suffix)}^${'~'.repeat(13)}${text(middle)}`,
     'what is next to the gap is kept',
   )
+  t.equal(
+    await marked({ n_predict: 128, input_prefix: `${'~'.repeat(100)}^`, input_suffix: '^' }),
+    `${text(prefix)}${'~'.repeat(44)}^${text(suffix)}^${text(middle)}`,
+    'also where the answer may be as long as the context',
+  )
   const whole = { input_prefix: 'a', input_suffix: 'b' }
   const stream = await server.post('/infill', { ...whole, n_predict: 1, stream: true })
   t.match(await stream.text(), /"stop":true/)
