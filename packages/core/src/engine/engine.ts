@@ -148,18 +148,18 @@ export class Engine {
 
   /** The loop and its end: however it ends, every request gets an answer. */
   async #run(): Promise<void> {
-    let failure: CllmError | undefined
     try {
       await this.#loop()
+      this.table.settle(this.clock.now())
     } catch (error) {
-      failure = CllmError.from(error)
+      const failure = CllmError.from(error)
       this.input.close(failure)
       this.between.close(failure)
       this.table.failAll(failure, this.clock.now())
+      throw failure
+    } finally {
+      this.#publish()
     }
-    this.table.settle(this.clock.now())
-    this.#publish()
-    if (failure !== undefined) throw failure
   }
 
   #accept(id: string, processed: Processed): void {

@@ -1,5 +1,5 @@
 import { entryOf } from '../defined.js'
-import type { PartFactory, PartToken } from '../contracts/plugin.js'
+import type { PartContext, PartFactory, PartToken } from '../contracts/plugin.js'
 import * as parts from '../engine/engine-parts.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { noSuchName } from './checks.js'
@@ -43,7 +43,13 @@ export class PartCatalog {
       const message = `A part named "${name}" is provided already for ${part}`
       throw new CllmError('plugin_conflict', message, { details: { part: name } })
     }
-    named.set(name, create as PartFactory<unknown>)
+    named.set(name, (context) => {
+      const made: unknown = create(context as PartContext<T>)
+      if (typeof made === 'object' && made !== null && !(made instanceof Promise)) return made
+      if (made instanceof Promise) made.catch(() => {})
+      const message = `${part} "${name}": create made no object, instead got ${String(made)}`
+      throw new CllmError('plugin_invalid', message, { details: { part: name } })
+    })
   }
 
   /**

@@ -5,7 +5,9 @@ import {
   BACKEND,
   CLOCK,
   CllmError,
+  ENGINE_OBSERVER,
   KV_CACHE_MANAGER,
+  type KVCacheManager,
   LOGGER,
   type Logger,
   MODEL_SOURCE,
@@ -285,6 +287,52 @@ t.test('a part that throws ends the engine with the error, and no request hangs'
   t.match(await engine.failed(), { message: /broken part/ })
   t.match((await collect(client.submit(greedy([7], 1)))).error, { code: 'shutting_down' })
   await client.close()
+})
+
+t.test('a KV cache that fails at a request of many leaves none without an answer', async (t) => {
+  const engineOver = (methods: Partial<KVCacheManager>) => {
+    const registry = new PluginRegistry()
+    registry.provide(KV_CACHE_MANAGER, 'broken', ({ original }) => over(original(), methods))
+    return engineWith(registry, { 'kv-cache-manager': 'broken' })
+  }
+  const broken = (): never => {
+    throw new Error('broken part')
+  }
+  const releasing = engineOver({ release: broken })
+  const asked = [1, 2, 3, 4].map((count) => releasing.ask([5, count], { maxTokens: count }))
+  for (const { end, error } of await Promise.all(asked)) t.ok(end ?? error)
+  const full = engineOver({ isPool: true, admits: async () => false })
+  t.match((await full.ask([5])).error, { message: /has no room for a request that is alone/ })
+  const refusing = engineOver({ onWaiting: ({ id }) => id === 'bad' && broken() })
+  const [bad, good] = await Promise.all(['bad', 'good'].map((id) => refusing.ask([5, 6], { id })))
+  t.match(bad, { error: { message: 'broken part' } })
+  t.equal(good?.tokens.length, 4)
+})
+
+t.test('an admission that is async after all is told, and admits nobody', async (t) => {
+  for (const name of ['check', 'checkCount']) {
+    const registry = new PluginRegistry()
+    registry.provide(ADMISSION, 'late', ({ original }) =>
+      over(original(), { [name]: () => Promise.reject(new Error('too late')) }),
+    )
+    const { ask } = engineWith(registry, { admission: 'late' })
+    const message = `${name} of the admission returned a promise: it is synchronous`
+    t.equal((await ask([5])).error?.message, message)
+  }
+})
+
+t.test('a part that create does not make is named', async (t) => {
+  for (const made of [undefined, 7, Promise.reject(new Error('async'))]) {
+    for (const [part, use] of [
+      [ADMISSION, { admission: 'empty' }],
+      [ENGINE_OBSERVER, {}],
+    ] as const) {
+      const registry = new PluginRegistry()
+      registry.provide<unknown>(part, 'empty', () => made)
+      const message = /(admission|engine-observer) "empty": create made no object, instead got/
+      t.throws(() => engineWith(registry, use), { message })
+    }
+  }
 })
 
 t.test('what cannot be provided or chosen is refused with the valid names', (t) => {

@@ -1,6 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Clock, LearnedStore, Learner, Logger } from '../../contracts/services.js'
 import type { Backend } from '../../contracts/model/backend.js'
+import { synchronous } from '../../plugin/checks.js'
 import * as tokens from '../../tokens.js'
 import type { LoopWork } from '../loop/between-steps.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
@@ -37,7 +38,8 @@ export class Learning implements LoopWork {
   recall(): void {
     const known: object = Object(this.store.known)
     for (const [name, learned] of Object.entries(known)) {
-      if (Object.hasOwn(this.#parts, name)) this.#attempt(name, (part) => part.recall?.(learned))
+      if (Object.hasOwn(this.#parts, name))
+        this.#attempt(name, (part) => synchronous(part.recall?.(learned), 'recall'))
     }
     // Only what is added to it is kept: drafts believe a share of what they recall.
     this.#kept = this.#text()
@@ -67,7 +69,9 @@ export class Learning implements LoopWork {
     const learned: Record<string, unknown> = {}
     for (const name of Object.keys(this.#parts)) {
       // A plug-in's may be no JSON: the other parts' is kept.
-      const json = this.#attempt(name, (part) => JSON.stringify(part.learned?.()))
+      const json = this.#attempt(name, (part) =>
+        JSON.stringify(synchronous(part.learned?.(), 'learned')),
+      )
       if (json !== undefined) learned[name] = JSON.parse(json)
     }
     return JSON.stringify(learned)

@@ -3,6 +3,7 @@ import type { Clock } from '../../contracts/services.js'
 import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError, takesNone } from '../../errors/cllm-error.js'
+import { synchronous } from '../../plugin/checks.js'
 import * as tokens from '../../tokens.js'
 import { AdapterTable } from '../features/adapters.js'
 import { EngineObservers } from '../report/engine-observers.js'
@@ -120,7 +121,7 @@ export class InputProcessor {
     const arrivedAt = now - (continued?.elapsedMs ?? arrivedMsAgo)
     const others = this.#arriving.size - Number(this.#arriving.has(id))
     const isNew = continued === undefined
-    if (isNew) this.admission.checkCount(others, now)
+    if (isNew) synchronous(this.admission.checkCount(others, now), 'checkCount of the admission')
     const stable = withStableBeginning(given.prompt, context.options.volatileLines)
     const request = stable.prompt === given.prompt ? given : { ...given, prompt: stable.prompt }
     const adapters = this.adapters.resolve(request.adapters)
@@ -137,7 +138,7 @@ export class InputProcessor {
         const { encode = 0, encoder = 0 } = waited ?? {}
         sequence.forecast = { ...forecast, firstTokenMs: firstTokenMs + encode + encoder }
       }
-      if (isNew) this.admission.check(sequence, now)
+      if (isNew) synchronous(this.admission.check(sequence, now), 'check of the admission')
       return sequence
     }
     const arrival: Arrival = this.#arriving.get(id) ?? {}

@@ -19,6 +19,8 @@ import type { StepPart } from '../loop/run-step.js'
 import { Expiry, RunningSet, WaitingQueue, SampleLane } from './request-sets.js'
 import type { Sequence } from './sequence.js'
 
+const noRoom = new CllmError('internal', 'The KV cache has no room for a request that is alone')
+
 /**
  * The requests that wait and those that have a slot. It moves them between their states, tells the
  * observers, and is the only writer of a sequence's state, progress and times. Everything but `add` and
@@ -77,8 +79,13 @@ export class RequestTable {
     if (expires !== undefined) this.#expiry.add(sequence, expires)
     this.observers.tell('onQueued', sequence, now)
     if (sample !== undefined && this.samples.add(sequence)) return
-    this.sharing.onWaiting(sequence, now)
-    this.kv.onWaiting(sequence)
+    try {
+      this.sharing.onWaiting(sequence, now)
+      this.kv.onWaiting(sequence)
+    } catch (error) {
+      // Here a plug-in's KV cache is first asked: what it throws is to end this request, not the process.
+      this.mark(sequence, CllmError.from(error))
+    }
   }
 
   /** Samples make room for other requests, or have their turn. */
@@ -107,7 +114,11 @@ export class RequestTable {
       if (sequence === undefined || this.isLeaving(sequence)) continue
       if (!insists && this.sharing.defer(sequence, now)) continue
       // No other is admitted before it, however small: a large one would wait for ever.
-      if (this.kv.isPool && !(await this.kv.admits(sequence, answerTokens))) break
+      if (this.kv.isPool && !(await this.kv.admits(sequence, answerTokens))) {
+        // A plug-in's may refuse what has nothing to wait for: asked again, it would keep the loop busy.
+        if (insists && this.running.size === 0) this.mark(sequence, noRoom)
+        break
+      }
       // Others go first: a plan admits no more than there are slots, so those that are held keep theirs.
       if (!this.kv.prepare(sequence, insists)) continue
       this.waiting.remove(sequence)
@@ -214,13 +225,18 @@ export class RequestTable {
     this.waiting.remove(sequence)
     if (sequence.request.sample !== undefined) this.samples.remove(sequence)
     this.sharing.onLeft(sequence)
-    this.#giveBack(sequence, now)
-    sequence.state = endState(error)
-    sequence.isActive = false
-    this.observers.tell('onFinished', sequence, now)
-    if (error === undefined) return
-    this.output.fail(sequence, error, now)
-    this.#ended(sequence, now, error)
+    try {
+      this.#giveBack(sequence, now)
+    } finally {
+      // It has its answer also where a KV cache cannot take its slot back.
+      sequence.state = endState(error)
+      sequence.isActive = false
+      this.observers.tell('onFinished', sequence, now)
+      if (error !== undefined) {
+        this.output.fail(sequence, error, now)
+        this.#ended(sequence, now, error)
+      }
+    }
   }
 
   /** The last event of a request is published: a pending cancel or timeout has no effect any more. */
@@ -231,12 +247,21 @@ export class RequestTable {
     this.between.notify()
   }
 
-  /** Ends all requests. */
+  /** Ends all requests. Throws what a KV cache throws that cannot take a slot back, once all are ended. */
   failAll(error: CllmError, now: number): void {
     this.logger.error({ code: error.code, err: error.cause ?? error }, error.message)
     // The last event of some was published already.
-    this.settle(now)
-    for (const sequence of this.all()) this.finish(sequence, now, error)
+    const ends = [...this.#leaving, ...this.all().map((sequence) => [sequence, error] as const)]
+    this.#leaving.clear()
+    let failure: CllmError | undefined
+    for (const [sequence, reason] of ends) {
+      try {
+        this.finish(sequence, now, reason)
+      } catch (thrown) {
+        failure ??= CllmError.from(thrown)
+      }
+    }
+    if (failure !== undefined) throw failure
   }
 
   #ended(sequence: Sequence, now: number, error?: CllmError): void {

@@ -161,12 +161,15 @@ t.test('a policy that fails at it costs nothing else', async (t) => {
   const fails = () => {
     throw new Error('no')
   }
-  const policy = { ...firstComeFirstServed, learned: fails, recall: fails }
-  const { ask, engine, kept, lines } = learning({ policy: 1 }, policy)
-  t.equal((await ask()).tokens.length, 60)
-  await engine.close()
-  t.match(kept, [{ steps: Array }])
-  t.match(lines[0], { part: 'policy' })
+  // One that is async after all: its rejection would end the process.
+  for (const failing of [fails, () => Promise.reject(new Error('no'))]) {
+    const policy = { ...firstComeFirstServed, learned: failing, recall: failing }
+    const { ask, engine, kept, lines } = learning({ policy: 1 }, policy)
+    t.equal((await ask()).tokens.length, 60)
+    await engine.close()
+    t.match(kept, [{ steps: Array }])
+    t.match(lines[0], { part: 'policy' })
+  }
 })
 
 t.test('what a policy has learned need not be JSON', async (t) => {
