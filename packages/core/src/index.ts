@@ -95,7 +95,7 @@ export {
   askRouter,
   checkDefinition,
   checkHalf,
-  droppedOption,
+  parseKnown,
   optionProblems,
   synchronous,
 } from './plugin/checks.js'

@@ -108,23 +108,25 @@ export function optionProblems(error: unknown): string[] {
 }
 
 /**
- * What is wrong where a schema drops an option that it does not know without a word, as zod's `z.object`
- * does; undefined: it knows them all.
+ * The options with their defaults. A schema may drop an option that it does not know without a word, as
+ * zod's `z.object` does.
  *
- * @param parsed - what the schema made of them
+ * @param own - those that it has to know. Default: all
+ * @throws what the schema throws, and TypeError for an option that it dropped
  */
-export function droppedOption(
-  schema: OptionsSchema<unknown>,
+export function parseKnown<Options>(
+  schema: OptionsSchema<Options>,
   given: GivenOptions,
-  parsed: unknown,
-): string | undefined {
-  const { shape } = schema as Partial<ObjectSchema<unknown>>
-  if (shape === undefined) return undefined
+  own: GivenOptions = given,
+): Options {
+  const parsed = schema.parse(given)
+  const { shape } = schema as Partial<ObjectSchema<Options>>
+  if (shape === undefined) return parsed
   const valid = Object.keys(shape)
   const known = new Set([...valid, ...Object.keys(parsed ?? {})])
-  const dropped = Object.keys(given).find((option) => !known.has(option))
-  if (dropped === undefined) return undefined
-  return noSuchOption(dropped, valid)
+  const dropped = Object.keys(own).find((option) => !known.has(option))
+  if (dropped === undefined) return parsed
+  throw new TypeError(noSuchOption(dropped, valid))
 }
 
 /** Says that an option is none of the valid ones. */

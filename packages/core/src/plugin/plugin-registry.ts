@@ -21,7 +21,7 @@ import type { ModelScheduler, RouterPolicy } from '../contracts/scheduling/decis
 import type { PolicyInfo, SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { checkMade, droppedOption, type GivenOptions } from './checks.js'
+import { checkMade, parseKnown, type GivenOptions } from './checks.js'
 import { Definitions, Catalog, ProtocolCatalog, SamplerCatalog } from './definitions.js'
 import { PartCatalog, type PartChoice } from './part-catalog.js'
 import { PolicyCatalog } from '../policy/policy-catalog.js'
@@ -160,10 +160,7 @@ export class PluginRegistry implements PluginHost {
     const { options: schema } = this.#backends.find(name, this.#backends.names.toSorted())
     if (schema === undefined) return options
     try {
-      const parsed = schema.parse(options)
-      const dropped = droppedOption(schema, own, parsed)
-      if (dropped !== undefined) throw new TypeError(dropped)
-      return parsed
+      return parseKnown(schema, options, own)
     } catch (error) {
       throw this.#backends.explained(name, error)
     }

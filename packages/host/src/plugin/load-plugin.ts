@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { Plugin, PluginHost } from '@cllm/core'
-import { CllmError, droppedOption, optionProblems, messageOf } from '@cllm/core'
+import type { Clock, Plugin, PluginHost } from '@cllm/core'
+import { CllmError, parseKnown, optionProblems, messageOf, systemClock } from '@cllm/core'
 
 /** A plugin as a configuration names it. */
 export interface PluginEntry {
@@ -16,6 +16,22 @@ export interface LoadPluginsOptions {
   /** The folder of the configuration file: names and paths are looked up from there. */
   readonly from: string
   readonly registry: PluginHost
+  /** Default: real time. */
+  readonly clock?: Clock
+}
+
+/** Milliseconds that a plugin has to be imported and registered. */
+const mostMs = 60_000
+
+/** What a promise resolves to; a start that waits for ever, or a process that ends without a word, tells nobody why. */
+async function within(clock: Clock, work: Promise<void>, name: string): Promise<void> {
+  let stop = (): void => {}
+  const late = new Promise<never>((_, reject) => {
+    const message = `${name}: it is not registered after ${mostMs / 1000} s: a promise of it stays open`
+    const end = () => reject(new CllmError('plugin_invalid', message))
+    stop = clock.at(clock.now() + mostMs, end, { keepsAlive: true })
+  })
+  await Promise.race([work, late]).finally(stop)
 }
 
 /**
@@ -26,11 +42,13 @@ export interface LoadPluginsOptions {
  */
 export async function loadPlugins(
   entries: readonly PluginEntry[],
-  { from, registry }: LoadPluginsOptions,
+  { from, registry, clock = systemClock }: LoadPluginsOptions,
 ): Promise<void> {
   for (const { use, options } of entries) {
     const name = `plug-in "${use}"`
-    await registerPlugin(await importPlugin(use, from, name), registry, options, name)
+    const load = async (): Promise<void> =>
+      await registerPlugin(await importPlugin(use, from, name), registry, options, name)
+    await within(clock, load(), name)
   }
 }
 
@@ -119,10 +137,7 @@ function parseOptions(plugin: Plugin, options: Readonly<Record<string, unknown>>
     throw new CllmError('invalid_configuration', message, { details: { plugin: plugin.name } })
   }
   try {
-    const parsed = plugin.options.parse(options)
-    const dropped = droppedOption(plugin.options, options, parsed)
-    if (dropped !== undefined) throw new TypeError(dropped)
-    return parsed
+    return parseKnown(plugin.options, options)
   } catch (cause) {
     const problems = optionProblems(cause)
     const details = { plugin: plugin.name, problems }

@@ -335,6 +335,17 @@ t.test('a part that create does not make is named', async (t) => {
   }
 })
 
+t.test('a plugin that never comes to its end is named', async (t) => {
+  const from = t.testdir({ 'endless.mjs': 'await new Promise(() => {})' })
+  const clock = new SimulatedClock(0)
+  const registry = new PluginRegistry()
+  const loading = loadPlugins([{ use: './endless.mjs' }], { from, registry, clock })
+  await t.rejects(drive(clock, loading), {
+    code: 'plugin_invalid',
+    message: /"\.\/endless\.mjs": it is/,
+  })
+})
+
 t.test('what cannot be provided or chosen is refused with the valid names', (t) => {
   const registry = new PluginRegistry()
   const create = (): Admission => ({ checkCount() {}, check() {} })
