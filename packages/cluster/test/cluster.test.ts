@@ -491,6 +491,18 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
   const add = async () => await records.update('a', ({ count }) => ({ count: count + 1 }))
   await Promise.all(Array.from({ length: 20 }, add))
   t.same(await records.list(), [{ count: 20 }], 'no change is lost')
+  for (const [id, text] of ['{', 'null', '{}'].entries())
+    await bus.command('HSET', 'cllm:batch:files', `damaged-${id}`, text)
+  const checked = new SharedRecords<{ count: number }>(
+    bus,
+    'batch:files',
+    (record) => record?.count !== undefined,
+  )
+  const damaged: Error[] = []
+  t.same(await checked.list((error) => damaged.push(error)), [{ count: 20 }], 'others stay')
+  t.equal(damaged.length, 3)
+  t.same(await checked.list(), [{ count: 20 }])
+  await t.rejects(checked.get('damaged-2'), /is no record/)
   await records.remove('a')
   t.equal(await records.update('a', (record) => record), undefined)
   t.equal(await records.get('a'), undefined)

@@ -54,7 +54,8 @@ type SharedBatchStore = ReturnType<typeof sharedBatchStore>
 /** Files and batches of a cluster, on its server. */
 export function sharedBatchStore(bus: RedisBus) {
   const blobs = new SharedBlobs(bus, 'batch:content')
-  const all = <K extends BatchKind>(kind: K) => new SharedRecords<Stored<K>>(bus, `batch:${kind}`)
+  const all = <K extends BatchKind>(kind: K) =>
+    new SharedRecords<Stored<K>>(bus, `batch:${kind}`, (kept) => kept?.object?.id !== undefined)
   return {
     blobs,
     async create(kept, content) {
@@ -63,7 +64,7 @@ export function sharedBatchStore(bus: RedisBus) {
     },
     put: async (kind, kept) => await all(kind).put(kept.object.id, kept),
     get: async (kind, id) => await all(kind).get(id),
-    list: async (kind) => newestFirst(await all(kind).list()),
+    list: async (kind, onDamaged) => newestFirst(await all(kind).list(onDamaged)),
     /** What other fronts change meanwhile is not lost. */
     update: async (id, change) =>
       await all('batches').update(id, (kept) => {

@@ -10,10 +10,14 @@ return 1`
 export class SharedRecords<T extends object> {
   readonly #key: string
 
-  /** @param name what they are, such as `batch:files` */
+  /**
+   * @param name what they are, such as `batch:files`
+   * @param isWhole whether JSON of the server, which other versions write, too, is a record; default: unless it is null
+   */
   constructor(
     private readonly bus: RedisBus,
     name: string,
+    private readonly isWhole: (record: T | null) => boolean = (record) => record !== null,
   ) {
     this.#key = `${bus.store.prefix}${name}`
   }
@@ -21,13 +25,20 @@ export class SharedRecords<T extends object> {
   /** The record, or undefined. */
   async get(id: string): Promise<T | undefined> {
     const text = await this.#text(id)
-    return text === null ? undefined : (JSON.parse(text) as T)
+    return text === null ? undefined : this.#read(text)
   }
 
-  /** All records, in no order. */
-  async list(): Promise<T[]> {
+  /** All records that can be read, in no order; each that is damaged is told. */
+  async list(onDamaged: (error: Error) => void = () => {}): Promise<T[]> {
     const texts = (await this.bus.command('HVALS', this.#key)) as string[]
-    return texts.map((text) => JSON.parse(text) as T)
+    return texts.flatMap((text) => {
+      try {
+        return [this.#read(text)]
+      } catch (error) {
+        onDamaged(error as Error)
+        return []
+      }
+    })
   }
 
   /** Stores a record, in place of what was. */
@@ -43,7 +54,7 @@ export class SharedRecords<T extends object> {
     for (;;) {
       const before = await this.#text(id)
       if (before === null) return undefined
-      const record = JSON.parse(before) as T
+      const record = this.#read(before)
       const after = change(record)
       if (after === undefined) return record
       const words = [replace, '1', this.#key, id, before, JSON.stringify(after)]
@@ -59,6 +70,12 @@ export class SharedRecords<T extends object> {
   /** Removes a record, if it is there. */
   async remove(id: string): Promise<void> {
     await this.bus.command('HDEL', this.#key, id)
+  }
+
+  #read(text: string): T {
+    const record = JSON.parse(text) as T | null
+    if (this.isWhole(record)) return record!
+    throw new Error(`what ${this.#key} has is no record`)
   }
 
   async #text(id: string): Promise<string | null> {
