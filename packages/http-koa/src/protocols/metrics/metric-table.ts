@@ -78,7 +78,7 @@ export const embeddingMetrics = {
   cllm_embedding_tokens_total: counter('Tokens of those inputs and pairs.'),
   cllm_embedding_latency_seconds: {
     type: 'histogram',
-    help: 'From the call to its vector or score.',
+    help: 'From a call for embeddings or scores to its answer.',
     buckets: firstTokenBuckets,
   },
 } as const satisfies Record<string, MetricEntry>
@@ -128,7 +128,7 @@ export const engineMetrics = {
     'Prompt tokens that were found: the same as `cllm_prompt_tokens_cached_total`.',
   ),
   cllm_generation_tokens_total: counter('Generated tokens of ended requests.'),
-  cllm_num_preemptions_total: counter('Times that an ended request had lost its slot.'),
+  cllm_num_preemptions_total: counter('Preemptions of ended requests.'),
   cllm_policy_faults_total: counter('Policies that failed and were replaced by the fallback.'),
   cllm_engine_steps_total: counter('Steps: forward passes over a batch.'),
   cllm_engine_steps_interrupted_total: counter(
@@ -141,7 +141,7 @@ export const engineMetrics = {
   cllm_prompt_tokens_parted_total: counter('Tokens computed again for such prompts.', 'by'),
   cllm_encodes_waiting: gauge('Images and sounds that wait for the encoder, or are in it.'),
   cllm_encodes_total: counter(
-    'Images and sounds that were encoded, failed or were kept.',
+    'Images and sounds: encoded, failed, or found in the cache.',
     'outcome',
   ),
   cllm_encode_seconds_total: counter('Time spent encoding images and sounds, beside the steps.'),
@@ -149,17 +149,17 @@ export const engineMetrics = {
   cllm_step_tokens_total: counter('Tokens that steps computed, of prompts and of answers.', 'kind'),
   cllm_spec_decode_num_drafts_total: counter('How often drafts of a request were verified.'),
   cllm_spec_decode_num_draft_tokens_total: counter('Draft tokens that were verified.'),
-  cllm_spec_decode_num_accepted_tokens_total: counter('Draft tokens that were drawn.'),
+  cllm_spec_decode_num_accepted_tokens_total: counter('Draft tokens that were accepted.'),
   cllm_engine_decode_seconds_total: counter("Time in the backend's forward passes."),
   cllm_engine_sample_seconds_total: counter("Time in the backend's sampling."),
-  cllm_engine_busy_seconds_total: counter("All of the engine loop's time with work to do."),
+  cllm_engine_busy_seconds_total: counter('Time that the engine loop was busy.'),
   cllm_cache_states: gauge('Saved states of slots, by tier.', 'tier'),
   cllm_cache_bytes: gauge('Bytes of saved states.', 'tier'),
   cllm_cache_limit_bytes: gauge('Limit for the bytes of saved states.', 'tier'),
   cllm_cache_hits_total: counter('Requests that began with a saved state.', 'tier'),
   cllm_cache_hit_tokens_total: counter('Prompt tokens restored from saved states.', 'tier'),
   cllm_cache_misses_total: counter('Requests that found no cached prefix.', 'tier'),
-  cllm_cache_saved_total: counter('States that were put into the tier.', 'tier'),
+  cllm_cache_saved_total: counter('States that were saved in the tier.', 'tier'),
   cllm_cache_skipped_total: counter(
     'States not saved, because running requests would have waited too long.',
     'tier',
