@@ -1,9 +1,11 @@
 import { array, assert, constantFrom, integer, property, string, uint8Array } from 'fast-check'
 import t from 'tap'
 import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
+import { grammarText } from '../../src/grammar/gbnf/gbnf-writer.js'
 import { JsonLayout } from '../../src/grammar/match/forced-text.js'
 import { TokenGrammar } from '../../src/grammar/match/token-grammar.js'
 import { buildTokenTrie, type TokenTexts } from '../../src/grammar/match/token-trie.js'
+import { regexRule } from '../../src/grammar/pattern/automaton-rule.js'
 import { LinearPattern } from '../../src/grammar/pattern/nfa.js'
 import { jsonGbnf, schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 import { TriggerSearch } from '../../src/grammar/trigger-search.js'
@@ -428,6 +430,10 @@ t.test('what has no automaton is refused', (t) => {
       source.slice(0, 20),
     )
   }
+  // with a group around it, it would be one
+  t.throws(() => grammarText((writer) => regexRule(writer, 'a)|(?:b')), {
+    code: 'invalid_constraint',
+  })
   t.end()
 })
 

@@ -2,7 +2,7 @@ import { entryOf } from '@cllm/core'
 import { characterRule, type GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
 import { Automata, type Reading } from './automata.js'
 import { type CodePointSet, union } from './code-point-set.js'
-import { PatternProblem, unlessProblem } from './parse-pattern.js'
+import { parsePattern, PatternProblem, unlessProblem } from './parse-pattern.js'
 import type { Amount } from '../gbnf/gbnf-reader.js'
 import { refused, SchemaBudget, type Spend } from '../refuse.js'
 
@@ -162,6 +162,7 @@ function write(writer: GbnfWriter, states: readonly State[]): string {
  */
 export function regexRule(writer: GbnfWriter, pattern: string): string {
   const make = () => {
+    parsePattern(pattern) // a parenthesis too many would end the group around it
     const rule = automatonRule(writer, [`^(?:${pattern})$`], {
       lengths: { min: 0, max: Infinity },
       write: (set) => (set.length === 0 ? undefined : oneOf(set)),
