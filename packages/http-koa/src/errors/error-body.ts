@@ -71,10 +71,12 @@ export const nativeErrors: ErrorFormat & Required<Pick<ErrorFormat, 'schema'>> =
   schema: errorBodySchema,
 }
 
+/** What is over by itself: without a time clients try again for a second or two, and give up. */
+const passing: ReadonlySet<string> = new Set(['queue_full', 'wait_too_long', 'model_loading'])
+
 /** The headers of a failure's answer. */
 export function errorHeaders(error: CllmError): Record<string, string> {
-  const isTurnedAway = error.code === 'queue_full' || error.code === 'wait_too_long'
-  const isTimed = isTurnedAway || error.details['retryAfterMs'] !== undefined
+  const isTimed = passing.has(error.code) || error.details['retryAfterMs'] !== undefined
   return isTimed ? { 'Retry-After': String(retryAfter(error)) } : {}
 }
 

@@ -107,7 +107,10 @@ function describeFailures(route: BoundRoute, errors: ErrorFormat = nativeErrors)
   })
   const expected = likely(route).map((code) => {
     const { status, description } = errorTable[code]
-    return [status, failure(description, status === 429 ? ['Retry-After'] : [])] as const
+    return [
+      status,
+      failure(description, status === 429 || status === 503 ? ['Retry-After'] : []),
+    ] as const
   })
   return {
     ...Object.fromEntries(expected),

@@ -176,6 +176,7 @@ t.test('while the model is fetched, requests get 503: loading model', async (t) 
   t.equal(await status('/v1/completions', post), 503)
   const answer = await fetch(`${url}/completion`, post)
   t.equal(answer.status, 503)
+  t.equal(answer.headers.get('retry-after'), '5', 'clients wait, and give up later')
   const error = { code: 503, message: 'Loading model', type: 'unavailable_error' }
   t.same(await answer.json(), { error }, 'as llama-server says it')
   t.equal(said, '', 'it is not ready')
