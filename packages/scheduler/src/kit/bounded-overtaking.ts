@@ -33,11 +33,13 @@ const overdueShare = 8
  */
 export function boundedOvertaking(order: Order, patience: number = defaultPatience): Order {
   const clock = new TokenClock()
-  let turnAt = 0
+  /** The overdue request that the last plan put first, and for how long the order decides once it is admitted. */
   let favoured: SequenceView | undefined
   let price = 0
+  /** When the next overdue request may be put first. */
+  let nextTurn = 0
   const overdue = ({ waiting }: SchedulerState): SequenceView | undefined => {
-    const first = clock.now < turnAt ? undefined : longestWaiting(waiting)
+    const first = clock.now < nextTurn ? undefined : longestWaiting(waiting)
     return first !== undefined && clock.age(first) >= patience ? first : undefined
   }
   return {
@@ -60,7 +62,7 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
       return held === 0 || overdue(state) === undefined ? held : Math.min(held, state.freeSlots - 1)
     },
     observe(event) {
-      if (event.type === 'admitted' && event.request === favoured) turnAt = clock.now + price
+      if (event.type === 'admitted' && event.request === favoured) nextTurn = clock.now + price
       clock.observe(event)
       order.observe?.(event)
     },

@@ -105,22 +105,23 @@ export const adaptive = defineBatching({
         const waiting = next[Symbol.iterator]()
         // Prompts that have begun come first, and only then those that wait.
         const first = prefilling.length > 0 ? undefined : waiting.next().value
-        const list =
+        const inOrder =
           first === undefined
             ? inTurn(prefilling, waiting, slots)
             : inTurn([first], waiting, slots - 1)
         const isForBatches = running.every(isOfBatch) && (first === undefined || isOfBatch(first))
         const delayed = state.delayed?.filter(({ remainingTokens }) => remainingTokens === 1) ?? []
         const targetMs = targetOf([...decoding, ...delayed], prompts)
-        const ms = Math.min(targetMs, isForBatches ? batchTargetMs : Infinity)
+        const stepMs = Math.min(targetMs, isForBatches ? batchTargetMs : Infinity)
+        // Both at once, where that saves enough or is to be tried.
         const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
         if (canJoin && leftOutSince === undefined) {
           const decodes = { count: decoding.length, ms: decodeMs }
           const saves = jointCosts.savedMs(decodes) > worthJoining * decodeMs
           if (saves || jointTrials.isDue()) {
             const most = batchSize - decoding.length
-            const joint = jointChunks(list, jointCosts, {
-              ms,
+            const joint = jointChunks(inOrder, jointCosts, {
+              ms: stepMs,
               tokens: saves ? most : Math.min(most, jointCosts.tokensBeside(decodes)),
               decodes,
               delayed: decoding.length + Math.max(0, state.waiting.size - slots),
@@ -130,8 +131,9 @@ export const adaptive = defineBatching({
             return stepOf(state, joint, decoding)
           }
         }
-        const chunks = chooseChunks(list, costs, {
-          ms: ms - decodeMs - (now - (leftOutSince ?? now)),
+        // Else prompts, in what the next tokens leave of the time between two; or, where that is too little, decodes.
+        const chunks = chooseChunks(inOrder, costs, {
+          ms: stepMs - decodeMs - (now - (leftOutSince ?? now)),
           tokens: batchSize,
           multiple: chunkMultiple,
           mustProgress: leftOutSince === undefined,
