@@ -599,12 +599,18 @@ async function sharesOf(isShared: boolean): Promise<number[]> {
   return shares
 }
 
-async function startOne(clock: SimulatedClock, server: FakeServer, id: string, model?: object) {
+async function startOne(
+  clock: SimulatedClock,
+  server: FakeServer,
+  id: string,
+  model?: object,
+  logger = silentLogger,
+) {
   const { engine, client } = engineOn(clock)
   const info = engine.info()
   const its = { ...info, model: { ...info.model, ...model } }
   const bus = server.connect()
-  const about = { info: its, clock, fingerprint: JSON.stringify(model ?? 'f'), host: 'h' }
+  const about = { info: its, clock, fingerprint: JSON.stringify(model ?? 'f'), host: 'h', logger }
   const worker = new WorkerHost({ id, bus, client, ...about })
   await worker.start()
   return { worker, bus, client }
@@ -646,6 +652,30 @@ t.test('a worker that dies is lost once, however long the list still has it', as
   await front.close()
   await mortal.client.close()
   await silent.worker.close()
+})
+
+t.test('a worker that cannot be listed says so once', async (t) => {
+  const clock = new SimulatedClock()
+  const told: string[] = []
+  const logger = { ...silentLogger, warn: (_: object, text: string) => void told.push(text) }
+  const { bus, worker, client } = await startOne(
+    clock,
+    new FakeServer(clock),
+    'one',
+    undefined,
+    logger,
+  )
+  const { announce } = bus
+  const unlisted = 'the worker cannot be listed in the cluster'
+  for (const expected of [[unlisted], [unlisted, unlisted]]) {
+    bus.announce = async () => await Promise.reject(new Error('the server has no memory left'))
+    await later(clock, 5000)
+    t.same(told, expected)
+    bus.announce = announce
+    await later(clock, 2000)
+  }
+  await worker.close()
+  await client.close()
 })
 
 t.test('a worker that dies while the list is read is lost once, too', async (t) => {

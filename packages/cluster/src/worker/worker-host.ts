@@ -44,6 +44,8 @@ export class WorkerHost {
   /** Those that have ended last: what came twice must not open one again. */
   readonly #ended = new Set<string>()
   #cancelLease: () => void = () => {}
+  /** Whether it could not be listed when it tried last: that is told once. */
+  #isUnlisted = false
   #onDrain: () => void = () => {}
 
   constructor(private readonly parts: WorkerParts) {
@@ -157,9 +159,14 @@ export class WorkerHost {
 
   #keepLease(): void {
     this.#cancelLease = this.#clock.at(this.#clock.now() + listMs, () => {
-      this.#announce().catch((error: unknown) => {
-        this.#logger.warn({ err: error }, 'the worker cannot be listed in the cluster')
-      })
+      this.#announce().then(
+        () => (this.#isUnlisted = false),
+        (error: unknown) => {
+          const what = 'the worker cannot be listed in the cluster'
+          if (!this.#isUnlisted) this.#logger.warn({ err: error }, what)
+          this.#isUnlisted = true
+        },
+      )
       this.#keepLease()
     })
   }
