@@ -11,6 +11,9 @@ import { exists } from '../model-files.js'
 /** Bytes of all files together. */
 const defaultLimitBytes = 64 * 2 ** 30
 
+/** Milliseconds without a write after which an upload counts as left by a process that was killed. */
+const leftMs = 24 * 3_600_000
+
 /** Files that clients send, in a folder of the cache, under their SHA-256. */
 export class BlobFiles implements BlobStore {
   /** The digest of each model's file, by the model's name. */
@@ -37,7 +40,7 @@ export class BlobFiles implements BlobStore {
     await mkdir(this.folder, { recursive: true })
     const part = join(this.folder, `${randomUUID()}.part`)
     const hash = createHash('sha256')
-    let room = this.limitBytes - total((await this.#files()).filter(({ isServed }) => isServed))
+    let room = this.limitBytes - total((await this.#files()).filter(({ isNeeded }) => isNeeded))
     const hashing = new Transform({
       transform(chunk: Buffer, _, done) {
         hash.update(chunk)
@@ -93,24 +96,25 @@ export class BlobFiles implements BlobStore {
   async #shrink(newest: string): Promise<void> {
     const files = await this.#files()
     let bytes = total(files)
-    for (const { path, size, isServed } of files) {
+    for (const { path, size, isNeeded } of files) {
       if (bytes <= this.limitBytes) return
-      if (isServed || path === this.#pathOf(newest)) continue
+      if (isNeeded || path === this.#pathOf(newest)) continue
       await rm(path, { force: true })
       bytes -= size
     }
   }
 
-  /** The oldest first. */
+  /** The oldest first; those of models and of uploads that are under way are needed. */
   async #files() {
     const served = new Set([...this.#served.values()].map((digest) => this.#pathOf(digest)))
-    const names = (await readdir(this.folder)).filter((name) => name.startsWith('sha256-'))
-    const files = names.map(async (name) => {
+    const files = (await readdir(this.folder)).map(async (name) => {
       const path = join(this.folder, name)
       // another upload may delete it meanwhile, to make room
       const found = await stat(path).catch(() => undefined)
-      const isServed = served.has(path)
-      return found ? [{ path, size: found.size, mtimeMs: found.mtimeMs, isServed }] : []
+      if (found === undefined) return []
+      const { size, mtimeMs } = found
+      const isUnderWay = name.endsWith('.part') && mtimeMs > Date.now() - leftMs
+      return [{ path, size, mtimeMs, isNeeded: isUnderWay || served.has(path) }]
     })
     return (await Promise.all(files)).flat().toSorted((a, b) => a.mtimeMs - b.mtimeMs)
   }

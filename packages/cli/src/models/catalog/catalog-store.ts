@@ -46,10 +46,9 @@ export class CatalogStore implements ModelStore {
     })
   }
 
-  pull(name: string, { signal, onProgress }: PullOptions): Promise<void> {
-    const spec = this.#specOf(name)
-    const tell = describing(entryOf(spec), onProgress)
-    return this.#fetch(name, spec, AbortSignal.any([signal, this.io.signal]), tell)
+  /** Throws for an unknown name at once, before an answer has begun that would tell of the fetch. */
+  pull(name: string, options: PullOptions): Promise<void> {
+    return this.#fetch(name, this.#specOf(name), options)
   }
 
   async memory(name: string, slots: number, contextSize: number): Promise<ModelMemory> {
@@ -94,18 +93,12 @@ export class CatalogStore implements ModelStore {
     await rm(join(this.#folder, projectorName(file)), { force: true })
   }
 
-  async #fetch(
-    name: string,
-    spec: string,
-    signal: AbortSignal,
-    onProgress: (progress: FetchProgress) => void,
-  ): Promise<void> {
-    const { env } = this.io
+  async #fetch(name: string, spec: string, { signal, onProgress }: PullOptions) {
     await resolveModel(spec, {
       ...this.sources.findOptions(this.loaded.config.models.served[name] ?? {}),
-      env,
-      signal,
-      onProgress,
+      env: this.io.env,
+      signal: AbortSignal.any([signal, this.io.signal]),
+      onProgress: describing(entryOf(spec), onProgress),
       cacheFolder: this.#folder,
     })
     if (!this.pool.list().includes(name)) this.pool.add(this.sources.of(name, { spec }))
