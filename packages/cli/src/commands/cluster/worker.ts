@@ -3,7 +3,7 @@ import { hostname } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type RedisBus, WorkerHost } from '@cllm/cluster'
 import { type LoadedModel, SupervisedEngineClient } from '@cllm/host'
-import { type Logger, attempt } from '@cllm/core'
+import { type Logger, attempt, systemClock, within } from '@cllm/core'
 import type { CllmConfig } from '../../config/options/schema.js'
 import { loadConfig } from '../../config/load-config.js'
 import { orInvalid } from '../../config/messages.js'
@@ -86,10 +86,8 @@ async function host(
   if (reason === undefined) {
     const seconds = server.drain_timeout
     logger.info({ seconds }, 'draining: running requests may finish')
-    await Promise.race([
-      served.drain({ migrate: cluster.drain_migrate }),
-      delay(seconds * 1000, undefined, { ref: false }),
-    ])
+    const drained = served.drain({ migrate: cluster.drain_migrate })
+    await within(systemClock, seconds * 1000, drained, () => {})
   } else io.stderr.write(`error: The engine died and cannot be restarted: ${reason}\n`)
   await served.close()
   await delay(100) // the last messages leave in a turn of their own

@@ -42,7 +42,7 @@ async function startWorker(t: Test, url: string, ...more: readonly string[]) {
   ])
   const [, id = ''] = /^worker (\S+) serves stories15m/.exec(line) ?? []
   t.not(id, '', `a worker serves: ${line}`)
-  return { child, id, kill: () => child.kill('SIGKILL') }
+  return { child, id, errors, kill: () => child.kill('SIGKILL') }
 }
 
 const schema = {
@@ -372,7 +372,8 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     startWorker(t, url, '--drain-migrate'),
     ...[1, 2, 3].map(async () => await startWorker(t, url)),
   ])
-  const startLast = async () => await startWorker(t, url, '--ready-file', readyFile)
+  const startLast = async () =>
+    await startWorker(t, url, '--ready-file', readyFile, '--drain-timeout', '9999999')
   const bus = await RedisBus.connect({ url })
   const front = new ClusterFront({ id: 'front-of-test', bus })
   await front.start()
@@ -527,6 +528,7 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     const drained = await inside(['cluster', 'drain', last.id, '--migrate', '--cluster', url])
     t.same([drained.code, drained.stderr], [0, `${last.id} drains\n`])
     t.same(await exit, [0, null])
+    t.notMatch(await last.errors, 'TimeoutOverflowWarning', 'a timer of months is none of 1 ms')
     t.equal(existsSync(readyFile), false, 'a probe sees that it has gone')
   })
 })
