@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream'
 import { asksForHelp, type Flags, flagsHelp, parseFlags, type Values, wrong } from './flags.js'
 
 /** Where a command writes text. */
@@ -9,7 +10,7 @@ export interface Output {
 }
 
 /** Where a command reads what is typed or piped. */
-export type Input = NodeJS.ReadableStream & {
+export type Input = Readable & {
   /** True for a terminal, where somebody types. */
   readonly isTTY?: boolean | undefined
 }

@@ -15,7 +15,7 @@ import { Conversation } from '../../src/commands/chat/conversation.js'
 import { ServerClient } from '../../src/commands/server/server-client.js'
 import { dispatch } from '../../src/dispatch.js'
 import { catalogSampling } from '../../src/models/catalog/catalog.js'
-import { inside as runInside } from '../inside.js'
+import { commandIo, inside as runInside } from '../inside.js'
 import { firstChildOf, gone } from '../plain-process.js'
 import { bin, model, serve } from '../serve-process.js'
 
@@ -79,6 +79,12 @@ t.test('cllm run answers a prompt, and what is piped in', async (t) => {
   )
   t.match(piped, { code: 0, stdout: await answerTo('Once\n\nupon a time') })
   t.match(piped.stderr, /answer +20 tokens, [\d.]+ tokens\/s/)
+
+  const leaving = new AbortController()
+  const io = commandIo(leaving.signal)
+  const waiting = dispatch(['run', 'stories', 'Once'], { ...io, stdin: new PassThrough() })
+  setImmediate(() => leaving.abort('SIGINT'))
+  t.equal(await waiting, 130, 'Ctrl-C ends it while nothing ends its input')
 })
 
 t.test('what a model thinks is shown dimmed in a terminal, and not at all in a pipe', (t) => {

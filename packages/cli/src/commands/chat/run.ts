@@ -1,9 +1,11 @@
+import { addAbortSignal } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { CllmError } from '@cllm/core'
 import { type CommandIo, type Output, defineCommand } from '../command.js'
 import { many, one, toggle, wrong } from '../flags.js'
 import { openServer } from '../server/open-server.js'
 import { serverFlags } from '../config-flags.js'
+import { unlessStopped } from '../../process/stop-signal.js'
 import { printAnswer } from './answer-printer.js'
 import { readParameter } from './chat-commands.js'
 import { Conversation } from './conversation.js'
@@ -92,9 +94,13 @@ function parameter(text: string): readonly [string, unknown] {
 }
 
 /** The prompt, with what is piped in behind it. */
-async function questionOf(prompt: string | undefined, { stdin }: CommandIo): Promise<string> {
-  const piped = stdin === undefined || stdin.isTTY === true ? '' : (await text(stdin)).trimEnd()
-  const question = [prompt ?? '', piped].filter((part) => part !== '').join('\n\n')
+async function questionOf(prompt: string | undefined, { stdin, signal }: CommandIo) {
+  const isPiped = stdin !== undefined && stdin.isTTY !== true
+  const piped = isPiped && (await unlessStopped(signal, text(addAbortSignal(signal, stdin))))
+  signal.throwIfAborted()
+  const question = [prompt ?? '', (piped || '').trimEnd()]
+    .filter((part) => part !== '')
+    .join('\n\n')
   if (question !== '') return question
   throw wrong(
     'a prompt is missing (a word alone is a model): write it behind, pipe it in, or run this in a terminal',
