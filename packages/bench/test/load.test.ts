@@ -344,6 +344,10 @@ t.test('a target that is silent', async (t) => {
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const reached = reachTarget(targetOf(url, 'openai-chat'), loadOf({ timeoutMs: 50 }), run().signal)
   await t.rejects(reached, { code: 'target_unavailable', message: /cannot reach .*timeout/ })
+  const asking = new AbortController()
+  server.once('request', () => asking.abort('SIGINT'))
+  const interrupted = reachTarget(targetOf(url, 'openai-chat'), loadOf(), asking.signal)
+  t.equal(await interrupted.catch((error: unknown) => error), 'SIGINT', 'no failure of the target')
 })
 
 t.test('an engine that dies while its steps are watched', async (t) => {

@@ -21,7 +21,8 @@ export interface StartOptions {
  * Starts a server with a shell command and waits until it answers.
  *
  * @param command - `{port}` in it is replaced by a free port
- * @throws `target_unavailable` with the end of its output when it ends or does not answer in time
+ * @throws `target_unavailable` with the end of its output when it ends or does not answer in time, and the signal's
+ *   reason
  */
 export async function startServer(
   command: string,
@@ -52,16 +53,16 @@ export async function startServer(
   const problem = await waitFor(url, child, { timeoutMs, signal })
   if (problem === undefined) return { url, stop }
   await stop()
+  signal.throwIfAborted()
   const told = written.trim() === '' ? 'it wrote nothing' : `it wrote:\n${written.trim()}`
   throw new CllmError('target_unavailable', `${command}: ${problem}; ${told}`)
 }
 
 async function waitFor(url: URL, child: ChildProcess, { timeoutMs, signal }: StartOptions) {
   const end = performance.now() + timeoutMs
-  while (performance.now() < end) {
+  while (performance.now() < end && !signal.aborted) {
     if (child.exitCode !== null) return `ended with code ${child.exitCode}`
     if (child.signalCode !== null) return `ended by ${child.signalCode}`
-    if (signal.aborted) return 'interrupted'
     // A server without /health answers 404 once it is up; 503 means that it is loading its model.
     // One that accepts and is silent must not outlast the time.
     const left = AbortSignal.timeout(Math.max(1, Math.ceil(end - performance.now())))

@@ -6,7 +6,7 @@ import { sendRequest } from './send-request.js'
  * Checks that a target answers, and finds a model to request if its API requires one.
  *
  * @returns the target, with its model
- * @throws `target_unavailable` with a hint on how to fix it
+ * @throws `target_unavailable` with a hint on how to fix it, and the signal's reason
  */
 export async function reachTarget(
   target: Target,
@@ -45,6 +45,7 @@ async function firstModel(target: Target, timeoutMs: number, signal: AbortSignal
   try {
     response = await fetch(url, { headers: target.headers, signal: until })
   } catch (error) {
+    signal.throwIfAborted()
     const { cause, message } = error as Error
     const reason = (cause as Error | undefined)?.message || message
     throw new CllmError('target_unavailable', `cannot reach ${target.url.href}: ${reason}`)

@@ -1,3 +1,4 @@
+import { fail } from 'node:assert'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -317,6 +318,10 @@ t.test('compare: what cannot be started is told with what it wrote', async (t) =
   const mute = `b=cmd:exec node -e "require('net').createServer(() => {}).listen({port})"`
   const targets = ['--target', `a=${server.url}`, '--target', mute, '--start-timeout', '500ms']
   await t.rejects(benchCompare(targets, commandIo()), { message: /did not answer within 500 ms/ })
+  const leaving = new AbortController()
+  const comparison = benchCompare(targets.slice(0, 4), commandIo(leaving.signal))
+  leaving.abort('SIGINT')
+  t.equal(await comparison.catch((error: unknown) => error), 'SIGINT', 'no failure of a target')
 })
 
 t.test('one exit code for several runs', async (t) => {
@@ -446,6 +451,11 @@ t.test("engine: llama-bench's and llama-batched-bench's formats", async (t) => {
   t.match(csv[0], 'backends,model_filename')
   t.equal(csv.length, 6)
   t.match(await run('--style', 'batched-bench'), '|PP|TG|B|N_KV|T_PP s|')
+
+  const loads = calibrationHost(() => fail('a model is loaded for a policy that there is not'))
+  await t.rejects(benchEngine(['-m', 'fake', '--policy', 'none'], commandIo(), loads), {
+    code: 'invalid_policy',
+  })
 
   const backend = fake()
   const steps: number[] = []
