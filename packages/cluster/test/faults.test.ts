@@ -665,7 +665,7 @@ t.test('a worker that cannot be listed says so once', async (t) => {
     undefined,
     logger,
   )
-  const { announce } = bus
+  const announce = bus.announce.bind(bus)
   const unlisted = 'the worker cannot be listed in the cluster'
   for (const expected of [[unlisted], [unlisted, unlisted]]) {
     bus.announce = async () => await Promise.reject(new Error('the server has no memory left'))
