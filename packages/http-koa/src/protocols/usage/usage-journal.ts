@@ -1,4 +1,5 @@
 import {
+  constants,
   appendFileSync,
   closeSync,
   openSync,
@@ -153,9 +154,12 @@ export class UsageJournal {
 
 const blockBytes = 1 << 18
 
+// A pipe in place of a file is empty, instead of holding up all requests. Windows has none.
+const { O_NONBLOCK = 0, O_RDONLY } = constants
+
 /** The lines of a file, read in blocks: as one text it could be longer than texts may be. */
 function* fileLines(file: string): Generator<string> {
-  const descriptor = openSync(file, 'r')
+  const descriptor = openSync(file, O_RDONLY | O_NONBLOCK)
   try {
     const block = Buffer.alloc(blockBytes)
     let rest: Buffer = Buffer.alloc(0)

@@ -1,4 +1,5 @@
-import { mkdirSync, readdirSync, renameSync, rmdirSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readdirSync, renameSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
 import { appendFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ApiKey, hashKey, keyRing, openAiProtocol, usageProtocol } from '@cllm/http-koa'
@@ -169,5 +170,10 @@ t.test('a month that cannot be read or summed up once is known later', (t) => {
   t.equal(sums.length, 2)
   t.same(readdirSync(folder), ['1970-01.jsonl'])
   t.equal(messages.length, 2)
+
+  rmSync(file)
+  execFileSync('mkfifo', [file])
+  new UsageJournal(folder).add({ ...one, key: 'dan' })
+  t.match(new UsageJournal(folder).month('1970-01'), [{ key: 'dan', requests: 1 }])
   t.end()
 })
