@@ -155,7 +155,7 @@ export class UsageJournal {
 const blockBytes = 1 << 18
 
 // A pipe in place of a file is empty, instead of holding up all requests. Windows has none.
-const { O_NONBLOCK = 0, O_RDONLY } = constants
+const { O_NONBLOCK, O_RDONLY } = constants
 
 /** The lines of a file, read in blocks: as one text it could be longer than texts may be. */
 function* fileLines(file: string): Generator<string> {
