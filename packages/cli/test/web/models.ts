@@ -27,7 +27,7 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   await page.getByLabel('Model of this server').fill('no-model')
   await page.getByRole('button', { name: 'Compute' }).click()
   await page.getByText(/model 'no-model' not found/).waitFor()
-  await page.getByLabel(/^Name, of the catalog/).fill('no-such-model')
+  await page.getByLabel(/^Name in the catalog/).fill('no-such-model')
   await page.getByRole('button', { name: 'Download', exact: true }).click()
   await page.getByText(/no-such-model/).waitFor()
   const catalog = page.getByRole('region', { name: 'Catalog' })
@@ -67,7 +67,7 @@ async function fetches(t: Test, page: Page): Promise<void> {
     await held.isOpen
     await route.fulfill({ body: '{"status":"success"}\n' })
   })
-  await page.getByLabel(/^Name, of the catalog/).fill('fetched')
+  await page.getByLabel(/^Name in the catalog/).fill('fetched')
   await page.getByRole('button', { name: 'Download', exact: true }).click()
   await page.getByText('asking').waitFor()
   await page.getByRole('link', { name: 'Lab' }).click()
