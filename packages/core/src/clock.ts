@@ -119,8 +119,11 @@ export async function within<T, Late>(
   ms: number,
   answer: Promise<T>,
   late: () => Late | Promise<Late>,
+  options?: TimerOptions,
 ): Promise<T | Late> {
   let cancel = (): void => {}
-  const tooLate = new Promise<void>((resolve) => (cancel = clock.at(clock.now() + ms, resolve)))
+  const tooLate = new Promise<void>((resolve) => {
+    cancel = clock.at(clock.now() + ms, resolve, options)
+  })
   return await Promise.race([answer, tooLate.then(late)]).finally(cancel)
 }

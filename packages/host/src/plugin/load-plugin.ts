@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Clock, Plugin, PluginHost } from '@cllm/core'
-import { CllmError, parseKnown, optionProblems, messageOf, systemClock } from '@cllm/core'
+import { CllmError, parseKnown, optionProblems, messageOf, systemClock, within } from '@cllm/core'
 
 /** A plugin as a configuration names it. */
 export interface PluginEntry {
@@ -23,17 +23,6 @@ export interface LoadPluginsOptions {
 /** Milliseconds that a plugin has to be imported and registered. */
 const mostMs = 60_000
 
-/** What a promise resolves to; a start that waits for ever, or a process that ends without a word, tells nobody why. */
-async function within(clock: Clock, work: Promise<void>, name: string): Promise<void> {
-  let stop = (): void => {}
-  const late = new Promise<never>((_, reject) => {
-    const message = `${name}: it is not registered after ${mostMs / 1000} s: a promise of it stays open`
-    const end = () => reject(new CllmError('plugin_invalid', message))
-    stop = clock.at(clock.now() + mostMs, end, { keepsAlive: true })
-  })
-  await Promise.race([work, late]).finally(stop)
-}
-
 /**
  * Finds, checks and registers plugins, in their order.
  *
@@ -48,7 +37,12 @@ export async function loadPlugins(
     const name = `plug-in "${use}"`
     const load = async (): Promise<void> =>
       await registerPlugin(await importPlugin(use, from, name), registry, options, name)
-    await within(clock, load(), name)
+    const late = () => {
+      const still = `it is not registered after ${mostMs / 1000} s: a promise of it stays open`
+      throw new CllmError('plugin_invalid', `${name}: ${still}`)
+    }
+    // Without a timer that keeps it alive, a process with nothing else to do would end without a word.
+    await within(clock, mostMs, load(), late, { keepsAlive: true })
   }
 }
 
