@@ -125,7 +125,7 @@ class CallParser implements AnswerParser {
 
 /** A whole answer; its tokens and their logprobs, if requested, are those of all its parts. */
 export interface CollectedAnswer extends Omit<Collected, 'text'> {
-  /** In the order in which they came; of two neighbours at most one is a text, and one reasoning. */
+  /** In the order in which they came; texts that follow one another are one part, and so are thoughts. */
   readonly parts: readonly AnswerPart[]
   readonly content: string
   readonly reasoning: string
@@ -140,19 +140,21 @@ export async function collectAnswer(
 ): Promise<CollectedAnswer> {
   const parser = createAnswerParser(form)
   const parts: AnswerPart[] = []
-  const take = (read: readonly AnswerPart[]): void => {
-    for (const part of read) {
+  const take = (text?: string): void => {
+    for (const part of text === undefined ? parser.end() : parser.push(text)) {
       const last = parts.at(-1)
       if (part.type === 'call' || part.type !== last?.type) parts.push(part)
       else parts[parts.length - 1] = { ...part, text: last.text + part.text }
     }
   }
-  const { text: _, ...collected } = await collect(generation, (text) => take(parser.push(text)))
-  take(parser.end())
-  const textOf = (type: AnswerPart['type']) =>
-    parts.map((part) => (part.type === type && part.type !== 'call' ? part.text : '')).join('')
-  const [content, reasoning] = [textOf('text'), textOf('reasoning')]
-  const calls = parts.flatMap((part) => (part.type === 'call' ? [part.call] : []))
-  const { reasoningTokens } = parser
-  return { ...collected, parts, content, reasoning, calls, reasoningTokens }
+  const { text: _, ...collected } = await collect(generation, take)
+  take()
+  const calls: ToolCall[] = []
+  let [content, reasoning] = ['', '']
+  for (const part of parts) {
+    if (part.type === 'text') content += part.text
+    else if (part.type === 'reasoning') reasoning += part.text
+    else if (part.type === 'call') calls.push(part.call)
+  }
+  return { ...collected, parts, content, reasoning, calls, reasoningTokens: parser.reasoningTokens }
 }
