@@ -107,7 +107,9 @@ export class BlobFiles implements BlobStore {
   /** The oldest first; those of models and of uploads that are under way are needed. */
   async #files() {
     const served = new Set([...this.#served.values()].map((digest) => this.#pathOf(digest)))
-    const files = (await readdir(this.folder)).map(async (name) => {
+    // what others put here is not ours to delete
+    const names = (await readdir(this.folder)).filter((name) => /^sha256-|\.part$/.test(name))
+    const files = names.map(async (name) => {
       const path = join(this.folder, name)
       // another upload may delete it meanwhile, to make room
       const found = await stat(path).catch(() => undefined)

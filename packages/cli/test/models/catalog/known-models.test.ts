@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { fail } from 'node:assert'
 import { once } from 'node:events'
-import { readdir, readFile, writeFile, symlink, utimes } from 'node:fs/promises'
+import { readdir, readFile, rm, writeFile, symlink, utimes } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { isAbsolute, join, resolve } from 'node:path'
@@ -221,13 +221,17 @@ t.test('files that clients send are kept by their SHA-256', async (t) => {
   const [left, open] = ['left', 'open'].map((name) => join(folder, `${name}.part`))
   await writeFile(left!, Buffer.alloc(model.length + 10))
   await writeFile(open!, 'a part')
-  await utimes(left!, 0, 0)
+  await utimes(left!, 1, 1)
+  const others = join(folder, 'notes.txt')
+  await writeFile(others, 'x'.repeat(99))
+  await utimes(others, 0, 0)
   await send(next, '0123456789abc')
   t.same(
     (await readdir(folder)).toSorted(),
-    ['open.part', `sha256-${next}`],
-    'what a killed server left',
+    ['notes.txt', 'open.part', `sha256-${next}`],
+    'what a killed server left is gone, and nothing of others',
   )
+  await rm(others)
 
   // what another upload deletes between two looks at it is there as much as this
   await symlink('nowhere', join(folder, 'sha256-gone'))
