@@ -89,11 +89,13 @@ export async function toChatRequest(
   const plan = await planAnswer(client, prepared, wanted)
   const { prompt, form, constraint, marks } = plan
   const shared = await sharedSettings(fields, client)
+  const isOfDraw = fields.post_sampling_probs === true
   const settings = {
     ...shared,
     maxTokens: fields.max_completion_tokens ?? shared.maxTokens,
     constraint,
-    [fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']: logprobs ? top : undefined,
+    logprobs: logprobs && !isOfDraw ? top : undefined,
+    drawLogprobs: logprobs && isOfDraw ? top : undefined,
     marks,
   }
   return {
