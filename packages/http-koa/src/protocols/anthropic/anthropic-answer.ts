@@ -166,15 +166,18 @@ const deltaOf = (kind: BlockKind, text: string): object => {
 
 /** The blocks of an answer, streamed event by event. */
 class BlockStream {
-  /** Begun so far. */
-  calls = 0
   #kind: BlockKind | undefined
   #index = -1
+  #calls = 0
 
   constructor(
     private readonly call: Call,
     private readonly send: Send,
   ) {}
+
+  get hasCalls(): boolean {
+    return this.#calls > 0
+  }
 
   push(parts: readonly AnswerPart[]): void {
     for (const part of parts) {
@@ -199,7 +202,7 @@ class BlockStream {
     this.#finish()
     this.#kind = kind
     this.#index++
-    if (kind === 'tool_use') this.calls++
+    if (kind === 'tool_use') this.#calls++
     const content_block = newBlock(this.call, kind, name)
     this.send('content_block_start', { index: this.#index, content_block })
   }
@@ -248,7 +251,7 @@ function messageEvents(
       blocks.push(parser.end())
       blocks.end()
       const usage = usageOf(event.usage, parser.reasoningTokens, asked)
-      send('message_delta', { delta: stopOf(event, blocks.calls > 0), usage })
+      send('message_delta', { delta: stopOf(event, blocks.hasCalls), usage })
       send('message_stop')
     },
     fail: (error) => send('error', anthropicErrorBody(error, call.id)),

@@ -39,7 +39,9 @@ const optionsSchema = z.strictObject({
     .min(0)
     .max(0.5)
     .default(defaultShare)
-    .describe('Share of compute time for batches while clients are always busy.'),
+    .describe(
+      'Share of compute time for batches while clients are always busy; 0: only while no client waits.',
+    ),
   fileLimitBytes: z
     .int()
     .min(1)

@@ -152,7 +152,7 @@ export const engineMetrics = {
   cllm_spec_decode_num_accepted_tokens_total: counter('Draft tokens that were accepted.'),
   cllm_engine_decode_seconds_total: counter("Time in the backend's forward passes."),
   cllm_engine_sample_seconds_total: counter("Time in the backend's sampling."),
-  cllm_engine_busy_seconds_total: counter('Time that the engine loop was busy.'),
+  cllm_engine_busy_seconds_total: counter('Time in which the engine loop had work to do.'),
   cllm_cache_states: gauge('Saved states of slots, by tier.', 'tier'),
   cllm_cache_bytes: gauge('Bytes of saved states.', 'tier'),
   cllm_cache_limit_bytes: gauge('Limit for the bytes of saved states.', 'tier'),

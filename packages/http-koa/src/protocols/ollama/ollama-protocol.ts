@@ -58,9 +58,13 @@ const routes: readonly Route<OllamaContext>[] = [
   post('/api/copy', 'admin', 'Add a name to a model', copy, { body: copySchema, ...asText }),
   get('/api/blobs/:digest', 'admin', 'Whether a file was sent, for HEAD as well', hasBlob, asText),
   post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, asNew),
-  post('/api/push', 'user', 'Not supported: this server pushes no models', models.push, {
-    ...inLines(models.pushSchema),
-  }),
+  post(
+    '/api/push',
+    'user',
+    'Not supported: this server pushes no models',
+    models.push,
+    inLines(models.pushSchema),
+  ),
   del('/api/delete', 'admin', 'Delete a model that was fetched', models.remove, {
     body: models.deleteSchema,
     ...asText,

@@ -43,14 +43,16 @@ export async function toCompletionRequests(
   const times = answersPerPrompt(fields)
   const ranks = times > (fields.n ?? 1)
   const wanted = likeliestOf(fields)
-  const logprobs = wanted ?? (ranks ? 0 : undefined)
+  const isOfDraw = wanted !== undefined && fields.post_sampling_probs === true
+  // The best are those that are likeliest by the model.
+  const modelLogprobs = wanted ?? (ranks ? 0 : undefined)
   const promptLogprobs = isScored(fields) ? wanted : undefined
   const settings = {
     ...(await sharedSettings(fields, client)),
     ...(isScored(fields) && scoringSettings(fields)),
     constraint,
-    [wanted !== undefined && fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']:
-      logprobs,
+    logprobs: isOfDraw ? undefined : modelLogprobs,
+    drawLogprobs: isOfDraw ? wanted : undefined,
     promptLogprobs,
   }
   const given = await readPrompts(client, fields.prompt)
@@ -88,7 +90,10 @@ function refuse(fields: CompletionsFields): void {
   const { n = 1, best_of: bestOf = n } = fields
   if (bestOf < n) throw expectedField('best_of', `at least n, which is ${n}`)
   if (bestOf > n && fields.stream === true) {
-    throw unsupported('best_of', 'not together with stream: the end alone tells the best')
+    throw unsupported(
+      'best_of',
+      'not together with stream: the best answers are known only at the end',
+    )
   }
 }
 

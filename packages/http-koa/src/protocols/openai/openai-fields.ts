@@ -154,13 +154,13 @@ export const maxTokensField = integer(-1, largest)
 
 /** Most are vLLM's. */
 const refused = refusing({
-  min_tokens: [integer(0, largest), 'ignore_eos continues to max_tokens', 0],
+  min_tokens: [integer(0, largest), 'with ignore_eos answers go on to max_tokens', 0],
   stop_token_ids: [list(integer(0, largest), 'token ids'), 'stop takes texts'],
   include_stop_str_in_output: [boolean, 'an answer ends before its stop text'],
   return_token_ids: [boolean, '/tokenize has the tokens of a text'],
   return_tokens_as_token_ids: [boolean, 'tokens are named by their texts'],
   prompt_logprobs: [integer(-1, largest), '/v1/completions has them with echo and logprobs'],
-  truncate_prompt_tokens: [integer(-1, largest), 'send the part that counts'],
+  truncate_prompt_tokens: [integer(-1, largest), 'send the part of the prompt that is to be read'],
   bad_words: [z.unknown(), 'logit_bias makes tokens unlikely'],
   allowed_token_ids: [z.unknown(), 'use a grammar or guided_regex'],
   use_beam_search: [boolean, 'best_of returns the likeliest of several answers'],

@@ -137,7 +137,7 @@ const routes: readonly Route<OpenAiContext>[] = [
       countResponseTokens,
       { body: responsesSchema },
     ),
-    post('/v1/responses/compact', 'user', 'Not supported: no summaries', notCompacted, {
+    post('/v1/responses/compact', 'user', 'Not supported: nothing is summarized', notCompacted, {
       isHidden: true,
     }),
     post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
