@@ -82,15 +82,18 @@ const merge = (layers: readonly Layer[]) => {
   return { settings, find, problems: [...problems, ...(hasPlugins ? [] : checkBuiltIns(find))] }
 }
 
-/** Whether an option's keys are arbitrary: convict would read a dot in one, such as a preset's name, as a path. */
+/**
+ * Whether an option's value has arbitrary keys: convict would read a dot in one, such as a preset's name, as a path.
+ * Only such options have an object as their default.
+ */
 const hasFreeKeys = ({ default: value }: PlacedOption): boolean => isRecord(value)
 
 const toConfig = (settings: Settings): CllmConfig => {
   const config = convict<CllmConfig>(schema, { env: {}, args: [] })
-  const [free, plain] = [options.filter(hasFreeKeys), options.filter((one) => !hasFreeKeys(one))]
-  for (const { path } of plain) config.set(path, settings.get(path)!.value)
+  const set = ({ path }: PlacedOption) => config.set(path, settings.get(path)!.value)
+  for (const option of options) if (!hasFreeKeys(option)) set(option)
   config.validate({ allowed: 'strict' })
-  for (const { path } of free) config.set(path, settings.get(path)!.value)
+  for (const option of options) if (hasFreeKeys(option)) set(option)
   return config.getProperties()
 }
 

@@ -94,13 +94,17 @@ function parameter(text: string): readonly [string, unknown] {
 }
 
 /** The prompt, with what is piped in behind it. */
-async function questionOf(prompt: string | undefined, { stdin, signal }: CommandIo) {
-  const isPiped = stdin !== undefined && stdin.isTTY !== true
-  const piped = isPiped && (await unlessStopped(signal, text(addAbortSignal(signal, stdin))))
-  signal.throwIfAborted()
-  const question = [prompt ?? '', (piped || '').trimEnd()]
-    .filter((part) => part !== '')
-    .join('\n\n')
+async function questionOf(
+  prompt: string | undefined,
+  { stdin, signal }: CommandIo,
+): Promise<string> {
+  let piped = ''
+  if (stdin !== undefined && stdin.isTTY !== true) {
+    const read = await unlessStopped(signal, text(addAbortSignal(signal, stdin)))
+    signal.throwIfAborted()
+    piped = (read ?? '').trimEnd()
+  }
+  const question = [prompt ?? '', piped].filter((part) => part !== '').join('\n\n')
   if (question !== '') return question
   throw wrong(
     'a prompt is missing (a word alone is a model): write it behind, pipe it in, or run this in a terminal',
