@@ -107,10 +107,8 @@ function describeFailures(route: BoundRoute, errors: ErrorFormat = nativeErrors)
   })
   const expected = likely(route).map((code) => {
     const { status, description } = errorTable[code]
-    return [
-      status,
-      failure(description, status === 429 || status === 503 ? ['Retry-After'] : []),
-    ] as const
+    const isTimed = status === 429 || status === 503
+    return [status, failure(description, isTimed ? ['Retry-After'] : [])] as const
   })
   return {
     ...Object.fromEntries(expected),

@@ -100,13 +100,9 @@ const querySchema = z.object({
 
 /** OpenAI's routes of batches. */
 export const batchRoutes: readonly Route<BatchesContext>[] = [
-  post(
-    '/v1/batches',
-    'user',
-    'Compute the requests of a file when nobody else is waiting',
-    create,
-    { body: createSchema },
-  ),
+  post('/v1/batches', 'user', 'Compute the requests of a file when nobody else waits', create, {
+    body: createSchema,
+  }),
   get('/v1/batches', 'user', 'The batches, the newest first', listed, { query: querySchema }),
   get('/v1/batches/:id', 'user', 'One batch, with its progress', async (call, { store, runner }) =>
     runner.live((await find(store, 'batches', call.params['id'] ?? '')).object),

@@ -21,16 +21,10 @@ const lookupSchema = z.object({
 
 /** llama-server's routes to come back to a stream, and `Last-Event-ID`. */
 export const streamRoutes: readonly Route<unknown>[] = [
-  get(
-    '/v1/stream',
-    'user',
-    'Read again, and on, a stream that began with X-Conversation-Id',
-    readAgain,
-    {
-      query: querySchema,
-      answers: ['text/event-stream'],
-    },
-  ),
+  get('/v1/stream', 'user', 'Resume a stream that began with X-Conversation-Id', readAgain, {
+    query: querySchema,
+    answers: ['text/event-stream'],
+  }),
   del(
     '/v1/stream',
     'user',
