@@ -44,7 +44,7 @@ export async function toCompletionRequests(
   const ranks = times > (fields.n ?? 1)
   const wanted = likeliestOf(fields)
   const isOfDraw = wanted !== undefined && fields.post_sampling_probs === true
-  // The best are those that are likeliest by the model.
+  // To find the best, the model's own are needed even where none are asked for.
   const modelLogprobs = wanted ?? (ranks ? 0 : undefined)
   const promptLogprobs = isScored(fields) ? wanted : undefined
   const settings = {
