@@ -145,7 +145,7 @@ export async function usage(t: Test, { page, url }: Visit, key: string): Promise
   await page.getByRole('button', { name: 'Save as CSV' }).click()
   t.equal((await saved).suggestedFilename(), 'usage.csv')
   await page.getByRole('textbox', { name: 'To', exact: true }).fill('2000-01-01')
-  await page.getByText(/Nothing was asked for, |expected/).waitFor()
+  await page.getByText(/No requests, |expected/).waitFor()
   await auditAll(t, page)
 }
 
