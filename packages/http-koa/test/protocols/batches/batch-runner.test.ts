@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -277,9 +277,11 @@ t.test('a file that was listed is not read again', async (t) => {
     t.match(damaged, [/files.*cannot be read/])
   }
   await rm(head)
-  execFileSync('mkfifo', [head])
-  t.same(await ids(), [one], 'nobody waits for a pipe')
-  await rm(head)
+  // Windows has no pipes in folders.
+  if (spawnSync('mkfifo', [head]).status === 0) {
+    t.same(await ids(), [one], 'nobody waits for a pipe')
+    await rm(head)
+  }
   await writeFile(head, good)
   t.same(new Set(await ids()), new Set([one, other]), 'what could not be read is tried again')
   await writeFile(head, '{')

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, renameSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
 import { appendFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -172,7 +172,8 @@ t.test('a month that cannot be read or summed up once is known later', (t) => {
   t.equal(messages.length, 2)
 
   rmSync(file)
-  execFileSync('mkfifo', [file])
+  // Windows has no pipes in folders.
+  if (spawnSync('mkfifo', [file]).status !== 0) return t.end()
   new UsageJournal(folder).add({ ...one, key: 'dan' })
   t.match(new UsageJournal(folder).month('1970-01'), [{ key: 'dan', requests: 1 }])
   t.end()
