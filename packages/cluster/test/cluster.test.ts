@@ -611,6 +611,14 @@ async function tlsAndUsers(t: Test): Promise<void> {
   t.ok((await here.present([id]))?.has(id), 'the front sees that the worker lives')
   await testShared(t, here)
   await t.rejects(new SharedRecords(there, 'batch:files').list(), { message: /NOPERM/ })
+  const another = there.another.bind(there)
+  let opened: { readonly isOpen: boolean } | undefined
+  there.another = async (options) => (opened = await another(options))
+  await t.rejects(JobQueue.open(there, 'batch', silentLogger), {
+    code: 'cluster_unavailable',
+    message: /NOPERM/,
+  })
+  t.equal(opened?.isOpen, false, 'a queue that cannot be opened leaves no connection')
   await front.close()
   await worker.close()
   await own.close()

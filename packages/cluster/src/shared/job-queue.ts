@@ -144,9 +144,15 @@ export class JobQueue<Data> {
     const options = { connection, prefix: prefixOf(bus), skipMetasUpdate: true }
     this.#queue = new Queue(this.name, options)
     this.#queue.on('error', (error) => this.#onError(error))
-    // Either is of no use any more once its first command has failed.
-    await this.#queue.waitUntilReady()
-    await this.#start()
+    try {
+      // A queue or worker whose first command has failed can never be used.
+      await this.#queue.waitUntilReady()
+      await this.#start()
+    } catch (error) {
+      // An open connection would keep a process from ending that cannot start without the queue.
+      await this.#disconnect()
+      throw error
+    }
   }
 
   async #disconnect(): Promise<void> {

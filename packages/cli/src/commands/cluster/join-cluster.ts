@@ -57,7 +57,12 @@ export async function servedByCluster(
   const createRouter = () => registry.routers.create(router, options)
   createRouter()
   const bus = await connectBus(config.cluster, logger)
-  const batches = config.cluster.batches ? await openSharedBatches(bus, logger) : undefined
+  const batches = config.cluster.batches
+    ? await openSharedBatches(bus, logger).catch(async (error: unknown) => {
+        await bus.close()
+        throw error
+      })
+    : undefined
   const front = new ClusterFront({ id: processName(), bus, router: createRouter, logger })
   const models = new ClusterDirectory(front, config.models.aliases)
   const directory = new NamedModels(models, {

@@ -546,3 +546,13 @@ t.test('a cluster that is not there is told at once', async (t) => {
   })
   t.match(await text(child.stderr), /unknown environment variable CLLM_DRAIN_MIGRTE; did you mean/)
 })
+
+t.test('a front that may not open the batches ends', { skip: missing ?? false }, async (t) => {
+  const rights = ['on', '>FRONT', '~*', '&*', '+@all', '-info']
+  const server = await RedisServer.start('--user', 'front', ...rights)
+  t.teardown(async () => await server.kill())
+  const there = ['--cluster', server.urlFor('front', 'FRONT'), '--cluster-batches']
+  const child = startPlain(t, ['serve', ...there], { CLLM_PORT: '0' })
+  // Its output ends with it.
+  t.match(await text(child.stderr), /NOPERM.*users\.acl/)
+})
