@@ -2,7 +2,7 @@ import { CllmError } from '@cllm/core'
 
 /** Limits on what a grammar costs, as grammars come from clients. */
 export const grammarLimits = {
-  /** Characters of the text. */
+  /** Characters of the text: what llama.cpp still takes in within milliseconds. */
   characters: 200_000,
   /** Groups inside each other. */
   depth: 100,

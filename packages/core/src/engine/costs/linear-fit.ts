@@ -212,6 +212,16 @@ const sumOf = (values: readonly number[]): number => values.reduce((sum, value) 
 /** Decisions in a row for which it seemed to pay, until it is believed to. */
 const believed = 4
 
+/** How many decisions {@link TrialPace} lets pass between trials. */
+export interface TrialIntervals {
+  /** Decisions until the first trial. */
+  readonly first: number
+  /** Each interval is so many times the one before … */
+  readonly factor: number
+  /** … and at most so long. */
+  readonly longest: number
+}
+
 /**
  * Says when to try what seems not to pay: what it costs shows only where it is done, and an estimate that is
  * never tried again never changes. Ever more rarely, while nothing comes of it.
@@ -221,16 +231,16 @@ export class TrialPace {
   #left: number
   #paying = 0
 
-  /** @param pace - decisions until the first trial, how the time between two grows, and up to what */
-  constructor(private readonly pace: Readonly<Record<'first' | 'factor' | 'longest', number>>) {
-    this.#between = this.#left = pace.first
+  constructor(private readonly intervals: TrialIntervals) {
+    this.#between = this.#left = intervals.first
   }
 
   /** A decision against it; returns whether it is to be tried all the same. */
   isDue(): boolean {
     this.#paying = 0
     if (--this.#left > 0) return false
-    this.#left = this.#between = Math.min(this.pace.longest, this.pace.factor * this.#between)
+    const { factor, longest } = this.intervals
+    this.#left = this.#between = Math.min(longest, factor * this.#between)
     return true
   }
 
@@ -241,6 +251,6 @@ export class TrialPace {
 
   /** A decision for it, as it seems to pay. */
   onPaying(): void {
-    if (++this.#paying >= believed) this.#between = this.#left = this.pace.first
+    if (++this.#paying >= believed) this.#between = this.#left = this.intervals.first
   }
 }

@@ -37,8 +37,8 @@ export interface Step {
 }
 
 /**
- * The parts of a plan's step: of what still runs, as much as the plan says, is left, may come next and fits
- * into `batchSize`; drafts come last.
+ * The parts of a plan's step. Each request that still runs gets the tokens that the plan gives it, as far as it has
+ * so many left, may compute them next, and they fit into `batchSize`; its drafts come behind them.
  */
 export function partsOf(plan: Plan, running: RunningSet, batchSize: number): StepPart[] {
   const parts: StepPart[] = []
