@@ -83,7 +83,7 @@ const pages: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
   },
   models: async (page) => await page.getByText('TinyLlama').first().waitFor(),
   keys: async (page) => await page.getByRole('row', { name: /^support/ }).waitFor(),
-  usage: async (page) => await page.getByText('Cached tokens are those').waitFor(),
+  usage: async (page) => await page.getByText('Cached tokens are prompt tokens').waitFor(),
 }
 
 /** The edges of letters in fewer colours, so that files are half as large; areas and lines keep theirs. */
