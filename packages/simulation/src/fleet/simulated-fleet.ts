@@ -96,17 +96,10 @@ export class SimulatedFleet implements RequestService {
     const engine = this.parts.createEngine(index)
     this.engines.add(engine)
     const onEvent: FleetParts['onEvent'] = (request, event) => this.#take(request, event)
+    const onReport = (report: WorkerReport): void => this.#report(machine, report)
     // Nobody asks a single machine how busy it is.
-    const onReport =
-      machines > 1 ? (report: WorkerReport): void => this.#report(machine, report) : undefined
-    const machine: SimulatedMachine = new SimulatedMachine(
-      id,
-      engine,
-      slots,
-      now,
-      onEvent,
-      onReport,
-    )
+    const told = machines > 1 ? onReport : undefined
+    const machine: SimulatedMachine = new SimulatedMachine(id, engine, slots, now, onEvent, told)
     this.#machines[index] = machine
     this.#byId.set(id, machine)
     this.#deliver(machine, machine.report)
