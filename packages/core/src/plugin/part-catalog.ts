@@ -45,8 +45,9 @@ export class PartCatalog {
     }
     named.set(name, (context) => {
       const made: unknown = create(context as PartContext<T>)
-      if (typeof made === 'object' && made !== null && !(made instanceof Promise)) return made
+      // Its rejection, which nobody waits for, would end the process.
       if (made instanceof Promise) made.catch(() => {})
+      else if (typeof made === 'object' && made !== null) return made
       const message = `${part} "${name}": create made no object, instead got ${String(made)}`
       throw new CllmError('plugin_invalid', message, { details: { part: name } })
     })

@@ -99,6 +99,10 @@ export class SlotCacheManager extends BaseCacheManager {
     // What was passed over is thought of as cheaper from now on.
     if (choice.passesOverCopy) costs.onCopyPassedOver()
     if (choice.passesOverState) costs.states.onPassedOver()
+    // Where slots can be cut, what was found is all that is known.
+    const known = states.cutsAnywhere
+      ? choice.known
+      : Math.max(choice.known, states.known(sequence))
     const restored =
       choice.from === 'state' ? [choice.found.state, choice.found.checkpoint] : [choice.checkpoint]
     const held = restored.filter((state) => state !== undefined && 'holds' in state)
@@ -116,8 +120,8 @@ export class SlotCacheManager extends BaseCacheManager {
     if (states.isOn) {
       if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
       if (computedTokens === 0) states.transfer.counts.misses++
-      sequence.origin = originOf(choice, sequence, states)
-      if (!states.cutsAnywhere) this.#saver.planCheckpoints(sequence, choice.known)
+      sequence.origin = originOf(choice, sequence, known, states)
+      if (!states.cutsAnywhere) this.#saver.planCheckpoints(sequence, known)
     }
     costs.onReuse(computedTokens / sequence.tokens.length)
     this.index.occupy(slot, sequence)

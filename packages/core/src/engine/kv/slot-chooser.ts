@@ -31,7 +31,7 @@ type Candidate = {
 
 /** The cheapest candidate, and what it was preferred to. */
 export type SlotChoice = Candidate & {
-  /** How many of the sequence's first tokens any slot or state has, of which maybe none can be used. */
+  /** How many of the sequence's first tokens a slot has, of which maybe none can be used, or a state that can be. */
   readonly known: number
   /** Whether a copy, or a saved state, had more of its tokens and seemed to cost more. */
   readonly passesOverCopy: boolean
@@ -101,11 +101,9 @@ export class SlotChooser {
     let inSlots = 0
     for (const { shared } of sources) inSlots = Math.max(inSlots, shared)
     const inStates = found?.shared ?? 0
-    // Where slots can be cut, what was found is all that is known.
-    const saved = states.cutsAnywhere ? inStates : Math.max(inStates, states.known(sequence))
     return {
       ...best,
-      known: Math.max(held, saved),
+      known: Math.max(held, inStates),
       passesOverCopy: best.from !== 'copy' && inSlots > best.shared,
       passesOverState: best.from !== 'state' && inStates > best.shared,
     }
@@ -261,10 +259,15 @@ export class SlotChooser {
 const cheapestToLose = (a: Slot, b: Slot): number =>
   Number(a.length > 0) - Number(b.length > 0) || a.usedAt - b.usedAt || a.id - b.id
 
-/** Where the first tokens of a sequence were, once its slot is filled, or why they were nowhere. */
+/**
+ * Where the first tokens of a sequence were, once its slot is filled, or why they were nowhere.
+ *
+ * @param known - how many of them some conversation has
+ */
 export function originOf(
   choice: SlotChoice,
   sequence: Sequence,
+  known: number,
   { transfer, cutsAnywhere }: StateCache,
 ): CacheOrigin {
   const { computedTokens, request } = sequence
@@ -276,6 +279,6 @@ export function originOf(
   }
   if (!request.cache) return { from: 'none', why: 'off' }
   if (choice.shared > 0) return { from: 'none', why: 'failed' }
-  if (choice.known === 0) return { from: 'none', why: 'unknown' }
+  if (known === 0) return { from: 'none', why: 'unknown' }
   return { from: 'none', why: cutsAnywhere ? 'computing_is_faster' : 'cannot_be_cut' }
 }
