@@ -14,7 +14,7 @@ import { z } from 'zod'
 import { generate, openTiny, sampling } from '../open-tiny.js'
 import { randomSchema } from './random-schemas.js'
 
-const count = process.argv.includes('--all') ? 200 : 70
+const count = process.argv.includes('--all') ? 200 : 35
 
 interface Output {
   readonly text: string
