@@ -80,7 +80,11 @@ export class TenantLedger {
     }
     const { request, type } = event
     const tenant = this.tenantOf(request)
-    if (type === 'queued') this.#wait(tenant, request)
+    if (type === 'queued') {
+      // The tokens of one that is continued were charged when they were drawn.
+      this.#charged.set(request, request.generatedTokens)
+      this.#wait(tenant, request)
+    }
     if (type === 'admitted') {
       this.#goOn(tenant, request)
       tenant.running++

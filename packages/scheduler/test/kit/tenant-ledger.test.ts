@@ -78,6 +78,18 @@ t.test('a preempted request is not charged for its prompt again', (t) => {
   t.end()
 })
 
+t.test('what was drawn before a request came is not charged again', (t) => {
+  const { ledger, change, draw } = bookkeeping()
+  // Its thoughts were limited, it is of a batch that made room, or its engine died.
+  const continued = request('a')
+  continued.generatedTokens = 100
+  change(continued, 'queued', 'admitted')
+  draw(continued, 1)
+  change(continued, 'finished')
+  t.equal(ledger.tenantOf(continued).used, 10 + 2)
+  t.end()
+})
+
 t.test('joining is told of once, when the first request of a tenant waits', (t) => {
   const joined: Tenant[] = []
   const { ledger, change } = bookkeeping((tenant) => joined.push(tenant))
