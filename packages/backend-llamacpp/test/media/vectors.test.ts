@@ -44,13 +44,14 @@ async function answer(
   width: number,
   chunk: number,
   held = 0,
+  params: Parameters<typeof sampling>[0] = {},
 ): Promise<TokenId[]> {
   const ids = prompt.map((token, index) =>
     media.some(({ start, length }) => index >= start && index < start + length)
       ? 1_000_000 + index
       : token,
   )
-  const sampler = backend.createSampler(sampling({ temperature: 0 }), ids)
+  const sampler = backend.createSampler(sampling({ temperature: 0, ...params }), ids)
   const tokens = [...ids]
   let computed = held
   while (tokens.length < prompt.length + 8) {
@@ -87,6 +88,13 @@ t.test('vectors of tokens say what the tokens say, in chunks of any length', asy
       t.same(await answer(backend, index + 1, media, width, chunk), plain, `${kind}, ${chunk}`)
     }
   }
+})
+
+t.test('DRY looks past images for repetitions and breakers', async (t) => {
+  const { backend, media, width } = await open(t, 'llama')
+  const params = { dryMultiplier: 1, dryAllowedLength: 0, drySequenceBreakers: ['none of it'] }
+  const drawn = await answer(backend, 0, media, width, 64, 0, params)
+  t.notSame(drawn, await answer(backend, 1, media, width, 64))
 })
 
 t.test('other vectors say something else', async (t) => {

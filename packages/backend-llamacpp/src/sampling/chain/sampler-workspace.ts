@@ -33,7 +33,8 @@ export class SamplerWorkspace {
     this.scan = new VocabularyScan(vocabulary.size)
     this.candidates = new Candidates(this.scan)
     this.breakers = {
-      bytes: (token) => vocabulary.bytes(token),
+      // what stands for an image is no token of the vocabulary
+      bytes: (token) => (token < vocabulary.size ? vocabulary.bytes(token) : new Uint8Array(0)),
       encode: (text) => tokenizer.encode(text, { addBos: false, special: false }),
     }
   }
