@@ -1,7 +1,7 @@
 import { defineBatching, type SchedulerState, type SequenceView, type Step } from '@cllm/core'
 import { z } from 'zod'
 import { notNegative } from '../kit/options.js'
-import { hasBegun } from '../kit/ranked-orders.js'
+import { longestWaiting } from '../kit/ranked-orders.js'
 
 /**
  * Static batching, the baseline: collects a group, computes all its prompts, then decodes until the
@@ -113,12 +113,7 @@ export function firstOf(
 
 /** When the request that waits longest came, or undefined when none waits. */
 export function oldestArrival({ waiting }: SchedulerState): number | undefined {
-  let oldest: number | undefined
-  for (const request of waiting) {
-    oldest = Math.min(oldest ?? request.arrival, request.arrival)
-    if (!hasBegun(request)) break
-  }
-  return oldest
+  return longestWaiting(waiting)?.arrival
 }
 
 /**

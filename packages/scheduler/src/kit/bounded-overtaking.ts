@@ -5,10 +5,9 @@ import type {
   OrderDefinition,
   SchedulerState,
   SequenceView,
-  WaitingView,
 } from '@cllm/core'
 import { z } from 'zod'
-import { TokenClock, hasBegun, isWaiting } from './ranked-orders.js'
+import { TokenClock, longestWaiting } from './ranked-orders.js'
 
 /** Tokens computed before a waiting request is overdue: some seconds on a GPU, half a minute on a few cores. */
 export const defaultPatience = 16_384
@@ -101,14 +100,4 @@ export function overtakingBound(
   patience: number = defaultPatience,
 ): number {
   return patience + batchSize + (ahead + 1) * (overdueShare + slots) * contextSize
-}
-
-/** The request that came first: those that have begun wait in front, in no order. */
-function longestWaiting(waiting: WaitingView): SequenceView | undefined {
-  let first: SequenceView | undefined
-  for (const request of waiting) {
-    if (isWaiting(request) && request.arrival < (first?.arrival ?? Infinity)) first = request
-    if (!hasBegun(request)) break
-  }
-  return first
 }

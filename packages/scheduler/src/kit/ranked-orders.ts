@@ -1,5 +1,5 @@
 import TinyQueue from 'tinyqueue'
-import type { SchedulerEvent, SequenceView, Order, SchedulerState } from '@cllm/core'
+import type { SchedulerEvent, SequenceView, Order, SchedulerState, WaitingView } from '@cllm/core'
 import { entryOf } from '@cllm/core'
 
 /**
@@ -94,8 +94,18 @@ export function isWaiting({ state }: SequenceView): boolean {
 }
 
 /** Whether a waiting request may stand in front of those that are in order of arrival. */
-export function hasBegun({ state, generatedTokens }: SequenceView): boolean {
+function hasBegun({ state, generatedTokens }: SequenceView): boolean {
   return state === 'preempted' || generatedTokens > 0
+}
+
+/** The request that came first: those that have begun wait in front, in no order. */
+export function longestWaiting(waiting: WaitingView): SequenceView | undefined {
+  let first: SequenceView | undefined
+  for (const request of waiting) {
+    if (isWaiting(request) && request.arrival < (first?.arrival ?? Infinity)) first = request
+    if (!hasBegun(request)) break
+  }
+  return first
 }
 
 /** Tokens of a waiting request that a slot holds. Looked up at each call. */
