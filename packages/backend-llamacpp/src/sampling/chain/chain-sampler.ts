@@ -1,5 +1,6 @@
 import {
   CllmError,
+  defined,
   type LogitProcessor,
   type OutputLogprobs,
   type SamplingParams,
@@ -10,7 +11,7 @@ import {
 import { SamplerWorkspace } from './sampler-workspace.js'
 import { biasesOf, createChain, pick, type SamplingChain, seedAt } from './sampling-chain.js'
 import { addBiases, allowOnly } from './steps/logit-changes.js'
-import { DrawThreads, type PlainDrawSettings, type SharedDraw } from '../ahead/draw-threads.js'
+import { DrawThreads, type SharedDraw } from '../ahead/draw-threads.js'
 import {
   type Biases,
   type ConstraintTrack,
@@ -87,10 +88,9 @@ export class ChainSampler extends TokenSampler {
     // biases differ where a grammar begins to hold
     const isPlain = constraint?.mayBegin !== true || biases.size === 0
     if (threads !== undefined && !needsHistory && isPlain) {
-      const settings: PlainDrawSettings = { params: { ...params, logitBias: [] } }
-      const added = constraint === undefined ? this.#biases : this.#bounded
+      const biases = constraint === undefined ? this.#biases : this.#bounded
       this.#threads = threads
-      this.#shared = threads.add({ ...settings, ...(added && { biases: added }) })
+      this.#shared = threads.add({ params: { ...params, logitBias: [] }, ...defined({ biases }) })
     }
   }
 

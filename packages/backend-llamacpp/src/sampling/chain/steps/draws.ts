@@ -15,6 +15,8 @@ export interface FinalDraw {
   readonly temperature: number
 }
 
+const { fround } = Math
+
 /** The largest numbers below 1, in double and in single precision. */
 const belowOne = 1 - 2 ** -53
 const belowOneSingle = 1 - 2 ** -24
@@ -55,7 +57,7 @@ export class DrawRandom {
 
   /** Whether XTC strikes, in [0, 1): `std::uniform_real_distribution<float>`. */
   chance(): number {
-    return Math.min(belowOneSingle, Math.fround(this.output(this.#chances++)) / 2 ** 32)
+    return Math.min(belowOneSingle, fround(this.output(this.#chances++)) / 2 ** 32)
   }
 
   /** The generator's output with this index, 0 to 226: 0 to 4294967295. */
@@ -93,7 +95,7 @@ export class TemperatureDraw implements FinalDraw {
   pick(candidates: Candidates, random: DrawRandom): TokenId {
     const share = random.uniform()
     if (!(this.temperature > 0)) return candidates.likeliest
-    const shift = Math.fround(candidates.largest / this.temperature)
+    const shift = fround(candidates.largest / this.temperature)
     if (!Number.isFinite(shift)) return candidates.likeliest
     const token = candidates.isWhole
       ? (this.#pickLikely(candidates, share, shift) ?? this.#pickWhole(candidates, share, shift))
@@ -163,10 +165,8 @@ export class TemperatureDraw implements FinalDraw {
   }
 }
 
-const { fround } = Math
-
-/** Tokens this much less likely than the likeliest are never drawn, at temperature 1. */
-const neverDrawn = 34
+/** Tokens this much less likely than the likeliest are never drawn, at temperature 1, and add nothing to the entropy. */
+export const neverDrawn = 34
 
 /**
  * Draws at a temperature that follows the model's uncertainty: llama.cpp's `temp_ext`. The lower end of
@@ -215,8 +215,8 @@ function entropyOf({ weights, size }: Candidates): number {
   for (let index = 0; index < size; index++) {
     const probability = weights[index]!
     if (probability > 0) {
-      const surprise = Math.fround(Math.log(probability))
-      entropy = Math.fround(entropy - Math.fround(probability * surprise))
+      const surprise = fround(Math.log(probability))
+      entropy = fround(entropy - fround(probability * surprise))
     }
   }
   return entropy

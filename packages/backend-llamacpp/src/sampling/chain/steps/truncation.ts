@@ -1,12 +1,9 @@
 import { type Candidates, distances, softmax } from '../candidates/candidates.js'
 import { RadixSort } from '../candidates/radix-sort.js'
 import { leastLogit } from '../scan/vocabulary-scan.js'
-import type { ChainStep } from './draws.js'
+import { type ChainStep, neverDrawn } from './draws.js'
 
 const { fround } = Math
-
-/** Tokens this much less likely than the likeliest are never drawn, at temperature 1, and add nothing to the entropy. */
-const negligible = 34
 
 /**
  * Leaves the k likeliest tokens, sorted.
@@ -133,7 +130,7 @@ export function typicalStep(share: number, least = 0): ChainStep {
   let places = new Int32Array(0)
   let scores = new Float32Array(0)
   return (candidates) => {
-    if (least === 0) candidates.keepFrom(candidates.largest - negligible)
+    if (least === 0) candidates.keepFrom(candidates.largest - neverDrawn)
     candidates.sort()
     softmax(candidates)
     const { size, weights } = candidates
@@ -180,7 +177,7 @@ export function xtcStep(
   const [chance, lowest] = [fround(probability), fround(threshold)]
   // what becomes the likeliest token has the threshold's probability at least
   const share = Math.log(Math.max(lowest, Number.MIN_VALUE))
-  const reach = negligible * Math.max(1, temperature)
+  const reach = neverDrawn * Math.max(1, temperature)
   return (candidates, random) => {
     if (candidates.size < 2 || random.chance() > chance) return
     if (candidates.isWhole && least === 0) candidates.keepFrom(candidates.largest + share - reach)
