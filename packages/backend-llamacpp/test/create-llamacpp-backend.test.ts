@@ -121,6 +121,9 @@ t.test('the memory plan', async (t) => {
     details: { available: 3e9, weights: qwen3.sizeBytes },
   })
   t.throws(() => checkMemory(plan, settings, free(5e8)), { message: /smaller model/ })
+  const one = { ...settings, slots: 1 }
+  const message = /is free: lower contextSize, or set kvCacheType to 'q8_0'$/
+  t.throws(() => checkMemory(planMemory(qwen3, one), one, free(1e9)), { message })
 
   const pool = { ...settings, kvTokens: 20_000 }
   t.equal(planMemory(qwen3, pool).text, '20,000 tokens for 16 slots = 2.3 GB')

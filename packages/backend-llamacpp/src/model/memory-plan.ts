@@ -116,20 +116,24 @@ export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: Fr
   const available = availableOf(free)
   if (plan.total <= available) return
   const left = available - (plan.total - plan.slots)
-  const { slots, kvTokens } = settings
-  const fitting = Math.floor((Math.max(0, left) / plan.slots) * (kvTokens ?? slots))
-  const advice =
-    left <= 0
-      ? 'choose a smaller model or free memory'
-      : (kvTokens === undefined
-          ? `lower slots (${fitting} would fit) or contextSize, or share ${settings.contextSize} ` +
-            `or more tokens among all slots with kvTokens`
-          : `lower kvTokens (${fitting} would fit)`) +
-        (settings.kvCacheType === 'f16' ? `, or set kvCacheType to 'q8_0'` : '')
+  const advice = left <= 0 ? 'choose a smaller model or free memory' : smaller(left, plan, settings)
   const message =
     `${weightsOf(plan)}, ${plan.text} and ${gigabytes(plan.compute)} of ` +
     `buffers need ${gigabytes(plan.total)}, and ${gigabytes(available)} is free: ${advice}`
   throw new CllmError('insufficient_memory', message, { details: { ...plan, available, settings } })
+}
+
+/** Which settings make the slots fit into the memory that is left for them. */
+function smaller(left: number, plan: MemoryPlan, settings: MemorySettings): string {
+  const { slots, contextSize, kvTokens, kvCacheType } = settings
+  const fitting = Math.floor((left / plan.slots) * (kvTokens ?? slots))
+  const quantized = kvCacheType === 'f16' ? `, or set kvCacheType to 'q8_0'` : ''
+  if (kvTokens !== undefined) return `lower kvTokens (${fitting} would fit)${quantized}`
+  if (fitting === 0) return `lower contextSize${quantized}`
+  return (
+    `lower slots (${fitting} would fit) or contextSize, or share ${contextSize} or more tokens among all slots ` +
+    `with kvTokens${quantized}`
+  )
 }
 
 const weightsOf = ({ weights, projector }: MemoryPlan, place = ''): string =>
