@@ -227,6 +227,25 @@ t.test('it covers what llama.cpp allocates', async (t) => {
   }
 })
 
+t.test('states of every kind of layer are counted', async (t) => {
+  const elements = async (fields: Parameters<typeof writeTinyModel>[2]) => {
+    const path = join(t.testdir(), 'model.gguf')
+    const { stateElementsPerSlot, ...shape } = await readModelShape(
+      await writeTinyModel(path, 'llama', fields),
+    )
+    return { each: stateElementsPerSlot / shape.layers, ...shape }
+  }
+  const plain = await elements({})
+  t.equal(plain.each, 0)
+  const { hiddenSize, attentionHeads } = plain
+  const rwkv = await elements({ 'llama.wkv.head_size': uint32(8) })
+  t.equal(rwkv.each, hiddenSize * (8 + 2), 'and the last two tokens')
+  const shifted = { 'llama.wkv.head_size': uint32(8), 'llama.token_shift_count': uint32(1) }
+  t.equal((await elements(shifted)).each, hiddenSize * (8 + 1))
+  const kimi = { 'llama.kda.head_dim': uint32(16), 'llama.ssm.conv_kernel': uint32(4) }
+  t.equal((await elements(kimi)).each, attentionHeads * (16 * 16 + 3 * 3 * 16))
+})
+
 t.test('loading', async (t) => {
   const modelPath = await tinyModel(t)
   const logger = recordingLogger()

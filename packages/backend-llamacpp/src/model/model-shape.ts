@@ -96,8 +96,7 @@ function shapeOf(file: GgufHead, path: string, sizeBytes: number): ModelShape {
     keyLength,
     valueLength,
     cacheElementsPerToken: sum(keyValueHeads, layers) * (keyLength + valueLength),
-    stateElementsPerSlot:
-      layers * (stateElements(fieldsOf(fields['ssm'])) + hiddenSize * convolutionOf(fields)),
+    stateElementsPerSlot: layers * stateElements(fields, hiddenSize, attentionHeads),
     isRecurrent: ['ssm', 'wkv', 'shortconv'].some((name) => fields[name] !== undefined),
     looksAhead: attention['causal'] === false,
     slidingWindow: largest(attention['sliding_window']) || undefined,
@@ -110,18 +109,19 @@ function shapeOf(file: GgufHead, path: string, sizeBytes: number): ModelShape {
   }
 }
 
-/** The convolution's and the state space's, as llama.cpp lays out Mamba-like layers. */
-function stateElements(fields: Fields): number {
-  const inner = largest(fields['inner_size'])
-  const state = largest(fields['state_size'])
-  const convolution = Math.max(0, largest(fields['conv_kernel']) - 1)
-  const groups = largest(fields['group_count'])
-  return convolution * (inner + 2 * groups * state) + inner * state
+/** Numbers that a layer keeps of a sequence, as llama.cpp lays them out: of a model each term but one is 0. */
+function stateElements(fields: Fields, width: number, heads: number): number {
+  const of = (part: string, name: string): number => largest(fieldsOf(fields[part])[name])
+  const remembered = Math.max(0, of('ssm', 'conv_kernel') - 1)
+  const [inner, state] = [of('ssm', 'inner_size'), of('ssm', 'state_size')]
+  const mamba = remembered * (inner + 2 * of('ssm', 'group_count') * state) + inner * state
+  const headSize = of('kda', 'head_dim')
+  const kimi = heads * headSize * (headSize + 3 * remembered)
+  const wkv = of('wkv', 'head_size')
+  const rwkv = wkv > 0 ? width * (wkv + largest(fields['token_shift_count'] ?? 2)) : 0
+  const lfm = width * Math.max(0, of('shortconv', 'l_cache') - 1)
+  return mamba + kimi + rwkv + lfm
 }
-
-/** Tokens that a short convolution remembers, as in LFM2. */
-const convolutionOf = (fields: Fields): number =>
-  Math.max(0, largest(fieldsOf(fields['shortconv'])['l_cache']) - 1)
 
 function vocabularySizeOf({ tensors }: GgufHead): number {
   const embedding = tensors.find(({ name }) => name === 'token_embd.weight')
