@@ -1,5 +1,5 @@
-import type { Clock, EngineClient, EngineDirectory, GenerateRequest } from '@cllm/core'
-import { CllmError, defined } from '@cllm/core'
+import type { Clock, EngineClient, EngineDirectory, GenerateRequest, Logger } from '@cllm/core'
+import { CllmError, defined, silentLogger } from '@cllm/core'
 import { overriding, watchStream } from '@cllm/host'
 import { requestScope } from '../security/authenticate.js'
 import type { RequestObserver, RequestWatch } from '../routes/koa-context.js'
@@ -19,6 +19,8 @@ export interface EngineWatch {
   /** What every submitted request is reported to; the first is told first. */
   readonly observers?: readonly RequestObserver[]
   readonly clock: Clock
+  /** Told of observers that fail. Default: nobody is. */
+  readonly logger?: Logger
   /**
    * Whether requests are their key's: of its tenant, whatever they say, and those of other tenants do not
    * exist. Admins may do everything.
@@ -29,7 +31,7 @@ export interface EngineWatch {
 /** The same engines, with their requests observed and guarded. */
 export function watchEngines(
   directory: EngineDirectory,
-  { observers = [], clock, isGuarded = false }: EngineWatch,
+  { observers = [], clock, logger = silentLogger, isGuarded = false }: EngineWatch,
 ): EngineDirectory {
   if (observers.length === 0 && !isGuarded) return directory
   return wrapEngines(directory, (client, model) =>
@@ -39,7 +41,14 @@ export function watchEngines(
         const watches: RequestWatch[] = []
         const onEnd = (error?: CllmError): void => {
           const now = clock.now()
-          for (const watch of watches) watch.onEnd(now, error)
+          for (const watch of watches) {
+            try {
+              watch.onEnd(now, error)
+            } catch (err) {
+              // the others must not wait for its end, nor its client for the rest
+              logger.error({ err, model }, 'an observer failed at the end of a request')
+            }
+          }
         }
         try {
           for (const observer of observers) watches.push(observer.onSubmit(submitted))

@@ -128,6 +128,7 @@ export class KoaTransport implements Transport {
     const fetcher = mediaUrls && new MediaFetcher(mediaUrls, context.clock)
     let engines = watchEngines(withMediaUrls(context.directory, this.#services.bodies, fetcher), {
       clock: context.clock,
+      logger: context.logger,
       // what counts for limits is told last: what refuses a request before has not counted it
       observers: [
         ...observers,

@@ -4,6 +4,7 @@ import {
   PluginRegistry,
   type Recording,
   createEngine,
+  silentLogger,
   systemClock,
   systemRandom,
 } from '@cllm/core'
@@ -151,6 +152,29 @@ t.test('who was told of a request that a later observer refuses hears of its end
   t.teardown(dispose)
   t.throws(() => client.submit({ prompt: { text: 'The' } }), refusal)
   t.same(heard, [refusal])
+})
+
+t.test('an observer that fails at the end of a request keeps it from nobody', async (t) => {
+  const defect = new Error('a defect of a plug-in')
+  const [heard, log]: [unknown[], object[]] = [[], []]
+  const failing = () => {
+    throw defect
+  }
+  const observers = [failing, () => heard.push('end')].map((onEnd) => {
+    return { onSubmit: () => ({ onEvent() {}, onEnd }) }
+  })
+  const logger = { ...silentLogger, error: (line: object) => void log.push(line) }
+  const { client, dispose } = wrappedPool((all) =>
+    watchEngines(all, { clock: systemClock, observers, logger }),
+  )
+  t.teardown(dispose)
+  const types: string[] = []
+  for await (const { type } of client.submit({ prompt: { text: 'The' }, maxTokens: 1 })) {
+    types.push(type)
+  }
+  t.equal(types.at(-1), 'end')
+  t.same(heard, ['end'])
+  t.match(log, [{ err: defect, model: String }])
 })
 
 let submitted = 0

@@ -42,7 +42,6 @@ export class LiveFeed {
   readonly #seats = new Set<Seat>()
   #cursor: number | undefined
   #isRunning = false
-  #wake: () => void = () => {}
 
   constructor(private readonly clock: Clock) {}
 
@@ -59,7 +58,6 @@ export class LiveFeed {
         leave: (error) => {
           signal.removeEventListener('abort', abort)
           this.#seats.delete(seat)
-          if (this.#seats.size === 0) this.#wake()
           if (error === undefined) resolve()
           else reject(error)
         },
@@ -74,7 +72,7 @@ export class LiveFeed {
   async #run(): Promise<void> {
     this.#isRunning = true
     for (let isBusy = true; this.#seats.size > 0;) {
-      await this.#pause(isBusy ? busyMs : idleMs)
+      await pause(this.clock, isBusy ? busyMs : idleMs)
       isBusy = await this.#round()
       for (const seat of this.#seats) if (seat.reader.isGone) seat.leave()
     }
@@ -108,12 +106,6 @@ export class LiveFeed {
       reader.send(missed === 0 ? text : JSON.stringify({ ...activity, lost: lost + missed }))
     }
     return frames.length > 0
-  }
-
-  async #pause(ms: number): Promise<void> {
-    const woken = new AbortController()
-    this.#wake = () => woken.abort()
-    await pause(this.clock, ms, woken.signal)
   }
 }
 

@@ -42,7 +42,6 @@ export async function complete(
   fields: CompletionFields,
 ): Promise<Answer> {
   const requests = await toCompletionRequests(fields, client, llama.defaults)
-  const isList = isListed(fields)
   if (requests.length > 128) {
     throw expectedField('prompt', 'at most 128 answers to all prompts together')
   }
@@ -74,7 +73,7 @@ export async function complete(
       return pickFields({ index, content, tokens, ...likely, ...ended }, fields)
     }),
   )
-  return isList ? answers : answers[0]!
+  return isListed(fields) ? answers : answers[0]!
 }
 
 interface About {

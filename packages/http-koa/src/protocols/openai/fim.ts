@@ -30,8 +30,7 @@ export async function fimCompletions(call: CallOf<typeof fimSchema>, openAi: Ope
   const defaults = openAi.defaults['/v1/fim/completions']
   const [request] = await toCompletionRequests(fields, client, defaults)
   const generation = await startGeneration(call, client, request!)
-  const id = requestId(call.random)
-  const head = { id, created: secondsNow(call), model }
+  const head = { id: requestId(call.random), created: secondsNow(call), model }
   if (fields.stream === true) {
     return encoded(eventStream, generation.events, (write) => chunks(head, write))
   }
