@@ -24,6 +24,7 @@ import {
   type KoaProtocol,
   type KoaTransportOptions,
 } from '@cllm/http-koa'
+import type { Test } from 'tap'
 import { engineClient } from './each-client.js'
 
 /** Admits whatever fits and runs all of it. */
@@ -143,6 +144,18 @@ export async function until(condition: () => boolean | Promise<boolean>): Promis
     if (performance.now() - since > 60_000)
       throw new Error(`not within a minute: ${String(condition)}`)
     await turnOfTheEventLoop()
+  }
+}
+
+/** Collects what Node warns of from now on, such as a signal with many listeners; it tells in a later turn. */
+export function warningsIn(t: Test): () => Promise<readonly string[]> {
+  const warnings: string[] = []
+  const note = ({ message }: Error): void => void warnings.push(message)
+  process.on('warning', note)
+  t.teardown(() => process.off('warning', note))
+  return async () => {
+    await turnOfTheEventLoop()
+    return warnings
   }
 }
 

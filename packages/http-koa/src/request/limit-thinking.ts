@@ -79,13 +79,15 @@ async function* limited(
   const closing = await client.tokenize(ending, { addBos: false })
   entry.tokens.push(...closing)
   yield { type: 'token', token: closing[0] ?? 0, text: ending }
-  const next = await startGeneration(call, client, {
+  const continued = {
     ...entry.continuedAt(clock.now()),
     // the answer's own id stays with the first part
     id: requestId(random),
     maxTokens: Math.max(request.maxTokens ?? 100, entry.tokens.length + 1),
     progress: false,
-  })
+  }
+  // a signal each, as where they began
+  const next = await startGeneration(call, client, continued, AbortSignal.any([call.signal]))
   for await (const event of next.events) {
     // what was used again is known of the first part only by the engine that ended it
     if (event.type === 'end') yield { ...event, usage: { ...event.usage, cachedTokens: 0 } }

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { once } from 'node:events'
+import { once, setMaxListeners } from 'node:events'
 import type { Clock } from '@cllm/core'
 import { type RequestObserver, type RequestWatch, unwatched } from '../../routes/koa-context.js'
 
@@ -65,6 +65,8 @@ export class BatchThrottle implements RequestObserver, Throttle {
 
   constructor({ clock, share }: BatchShare) {
     this.#clock = clock
+    // Node warns of a leak where more than ten listen: each line that waits does.
+    setMaxListeners(0, this.#changes)
     this.#pauseMs = share === 0 ? Infinity : windowMs / share - windowMs
   }
 

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { get, post } from '../../routes/route.js'
 import type { Answer, Call, QueryCallOf, Route } from '../../routes/route.js'
 import { nativeErrors } from '../../errors/error-body.js'
-import { openAiErrors } from '../openai/openai-answer.js'
+import { openAiErrors, unknownFingerprint } from '../openai/openai-answer.js'
 import {
   failureOf,
   engineInMemory,
@@ -17,9 +17,6 @@ import { adapterChoices } from '../../fields/generation-fields.js'
 import { parseFields } from '../../fields/fields.js'
 import { mediaMarker } from '../../fields/mixed-prompts.js'
 import { generationSettings, type LlamaServerContext } from './completion-request.js'
-
-/** In the form that llama-server's clients read; what is built is node-llama-cpp's business. */
-const unknownBuild = 'b0-cllm'
 
 /** `GET /health`, `GET /v1/health`; 503 when no engine answers. */
 async function health(call: Call): Promise<Answer> {
@@ -60,7 +57,7 @@ async function props(call: Call<unknown, ModelQuery>, llama: LlamaServerContext)
     chat_template: details['chatTemplate'] ?? '',
     bos_token: details['bosToken'] ?? '',
     eos_token: details['eosToken'] ?? '',
-    build_info: unknownBuild,
+    build_info: unknownFingerprint,
     is_sleeping: directory.status(asked).state !== 'loaded',
   }
 }
@@ -76,7 +73,7 @@ function manyModels(directory: EngineDirectory) {
     model_alias: 'cllm',
     model_path: 'none',
     default_generation_settings: { params: {}, n_ctx: 0 },
-    build_info: unknownBuild,
+    build_info: unknownFingerprint,
   }
 }
 

@@ -48,7 +48,7 @@ export interface OpenAiContext {
 /** Seconds since the epoch. */
 export const secondsNow = (call: Call): number => Math.floor(call.clock.now() / 1000)
 
-/** The fingerprint of an engine that has none, as llama-server writes it; clients only compare it. */
+/** The fingerprint of an engine that has none, and the build of all, as llama-server writes both; clients only compare it. */
 export const unknownFingerprint = 'b0-cllm'
 
 const sampling = Object.freeze({ temperature: 1 })

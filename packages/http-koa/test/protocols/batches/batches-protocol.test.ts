@@ -32,7 +32,7 @@ import { BatchThrottle } from '../../../src/protocols/batches/batch-throttle.js'
 import { yieldingEngines } from '../../../src/protocols/batches/yielding-engines.js'
 import { watchEngines } from '../../../src/engines/watch-engines.js'
 import { testEach } from '../../each-client.js'
-import { rawRequest, serve, type ServeOptions, until } from '../../serve.js'
+import { rawRequest, serve, type ServeOptions, until, warningsIn } from '../../serve.js'
 
 const body = (index: number) => ({
   model: 'fake',
@@ -597,6 +597,20 @@ t.test('where clients never stop, a batch gets its share of the time', async (t)
   never.onSubmit().onEvent(token, clock.now())
   await pass(50_000)
   t.notOk(never.isReleased)
+})
+
+t.test('however many lines wait for clients, Node warns of no leak', async (t) => {
+  const warnings = warningsIn(t)
+  const throttle = new BatchThrottle({ clock: new SimulatedClock(1000), share: 0 })
+  const client = throttle.onSubmit()
+  const { signal } = new AbortController()
+  const lines = Array.from({ length: 20 }, async () => {
+    await throttle.released(AbortSignal.any([signal]))
+    return throttle.onThrottled(() => {})
+  })
+  client.onEnd(1000)
+  for (const stopWatching of await Promise.all(lines)) stopWatching()
+  t.same(await warnings(), [])
 })
 
 t.test('a batch leaves the engine when a client comes, and goes on the same', async (t) => {

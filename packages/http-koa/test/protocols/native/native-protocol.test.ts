@@ -4,7 +4,7 @@ import { FakeTokenizer, drive, testProtocol } from '@cllm/testing'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { clientKind, testEach } from '../../each-client.js'
 import { serveDirectory } from '../../serve-directory.js'
-import { serve, until } from '../../serve.js'
+import { serve, until, warningsIn } from '../../serve.js'
 import { eventsOf, json, script } from './native-answers.js'
 
 const tokenizer = new FakeTokenizer()
@@ -53,6 +53,15 @@ testEach('POST /benchmark', async (t) => {
   ] as const) {
     t.match(await bench(body), { success: false, error: message, code: 'invalid_request' })
   }
+})
+
+testEach('POST /benchmark may have many requests at once', async (t) => {
+  const server = await serve({ backend: { script, stepMs: () => 10, slots: 16 } })
+  t.teardown(() => server.close())
+  const warnings = warningsIn(t)
+  const answer = json(server.post('/benchmark', { requests: 16, concurrency: 16, max_tokens: 2 }))
+  t.match(await drive(server.clock, answer), { data: { successful_requests: 16 } })
+  t.same(await warnings(), [])
 })
 
 testEach('POST /benchmark lets requests of clients go first', async (t) => {

@@ -10,7 +10,7 @@ import {
 } from '@cllm/http-koa'
 import type { Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'
-import { rawPost, rawRequest, serve, until } from '../../serve.js'
+import { rawPost, rawRequest, serve, until, warningsIn } from '../../serve.js'
 import { serveDirectory } from '../../serve-directory.js'
 
 const tokenizer = new FakeTokenizer()
@@ -856,6 +856,9 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
   const two = await ask('/v1/chat/completions', { thinking_budget_tokens: 20, n: 2 })
   t.match(two, { choices: [0, 1].map(() => ({ message: { content: 'Done.' } })) })
   t.equal(submitted.filter(({ sample }) => sample === 1).length, 2, 'a sample stays one')
+  const warnings = warningsIn(t)
+  await ask('/v1/chat/completions', { thinking_budget_tokens: 20, n: 12 })
+  t.same(await warnings(), [])
   const few = await ask('/v1/chat/completions', { thinking_budget_tokens: 20, max_tokens: 21 })
   t.match(few, { choices: [{ finish_reason: 'length' }] })
   const none = await ask('/v1/chat/completions', { thinking_budget_tokens: 0 })
