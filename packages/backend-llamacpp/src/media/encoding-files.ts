@@ -71,7 +71,8 @@ export class EncodingFiles {
   }
 
   async #list(): Promise<LRUCache<string, StateFile>> {
-    const maxSize = Math.min(this.files.limitBytes, Number.MAX_SAFE_INTEGER)
+    // only whole numbers above 0 are a limit there
+    const maxSize = Math.max(1, Math.floor(Math.min(this.files.limitBytes, 2 ** 53 - 1)))
     const sizeCalculation = ({ bytes }: StateFile): number => Math.max(1, bytes)
     const known = new LRUCache<string, StateFile>({ maxSize, sizeCalculation })
     try {

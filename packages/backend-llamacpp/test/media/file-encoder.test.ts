@@ -221,12 +221,18 @@ t.test('what was encoded is found after a restart, by the same projector', async
 
 t.test('no more of them are known than the files have room for', async (t) => {
   const { files } = filesInMemory()
-  const kept = new EncodingFiles({ ...files, limitBytes: 100 }, Promise.resolve('key'))
   const spans = [{ start: 0, length: 1, vectors: new Float32Array(10) }]
-  for (const name of ['a', 'b', 'c']) kept.keep(name, { tokens: [1], spans })
-  await kept.flush()
-  t.equal(await kept.find('a'), undefined)
-  t.match(await kept.find('c'), { tokens: [1] })
+  for (const [limitBytes, last] of [
+    [100, [1]],
+    [100.5, [1]],
+    [0, undefined],
+  ] as const) {
+    const kept = new EncodingFiles({ ...files, limitBytes }, Promise.resolve('key'))
+    for (const name of ['a', 'b', 'c']) kept.keep(name, { tokens: [1], spans })
+    await kept.flush()
+    t.equal(await kept.find('a'), undefined)
+    t.same((await kept.find('c'))?.tokens, last)
+  }
 })
 
 t.test('an image that ends the process costs itself alone', async (t) => {
