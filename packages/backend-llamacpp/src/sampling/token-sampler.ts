@@ -19,9 +19,9 @@ export abstract class TokenSampler implements Sampler {
   abstract prepare(position: number, start: number, tokens: readonly TokenId[]): void
   /**
    * Draws from the logits of the batch's token with this index; negative when there are none.
-   * @param listed - this many of the likeliest tokens of the draw are kept for {@link drawn}
+   * @param likeliest - so many of the likeliest tokens of the draw are kept for {@link drawn}
    */
-  abstract draw(index: number, listed?: number): TokenId | Promise<TokenId>
+  abstract draw(index: number, likeliest?: number): TokenId | Promise<TokenId>
   /** How likely tokens were in the last draw at this index: what it was asked to keep. */
   drawn?(index: number): OutputLogprobs | undefined
   /** The model's own distribution at that index: of a token, and of the `count` likeliest. */

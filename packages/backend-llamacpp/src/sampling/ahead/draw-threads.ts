@@ -1,6 +1,6 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
 import { type Logger, type SamplingParams, type TokenId, attempt } from '@cllm/core'
-import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
+import { type QueuedDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 
 /** Fewer draws are made sooner than another thread has woken. */
 const leastDraws = 3
@@ -19,7 +19,7 @@ export interface PlainDrawSettings {
 
 /** What a thread that draws is started with. */
 export interface DrawWorkerData {
-  readonly board: SharedArrayBuffer
+  readonly queue: SharedArrayBuffer
   readonly vocabularySize: number
   readonly samplers: MessagePort
 }
@@ -31,7 +31,7 @@ export interface SamplerMessage {
 }
 
 /** A draw, and how this thread makes it. */
-export interface SharedDraw extends BoardDraw {
+export interface SharedDraw extends QueuedDraw {
   /** Not called where another thread has drawn. */
   draw(): TokenId
 }
@@ -49,7 +49,7 @@ interface DrawThread {
  * first draws that are worth it.
  */
 export class DrawThreads {
-  readonly #board = new SharedDrawQueue()
+  readonly #queue = new SharedDrawQueue()
   #workers: readonly DrawThread[] | undefined
   #isBroken = false
   /** Of the samplers that the threads have not been told of. */
@@ -59,7 +59,7 @@ export class DrawThreads {
   #samplers = 0
   /** Threads that the last draws woke; 0: they were made alone. */
   #woken = 0
-  readonly #wake = (): void => this.#board.announce(this.#woken)
+  readonly #wake = (): void => this.#queue.announce(this.#woken)
 
   /** @param threads - beside this one */
   constructor(
@@ -91,17 +91,17 @@ export class DrawThreads {
     if (draws.length < leastDraws || draws.length > mostDraws || this.#isBroken) return undefined
     this.#workers ??= this.#start()
     this.#tellOf(draws)
-    const board = this.#board
+    const queue = this.#queue
     this.#woken = Math.floor(draws.length / 2)
-    board.begin(draws, this.#woken)
+    queue.begin(draws, this.#woken)
     // What cannot be drawn is drawn again at last, to say why.
-    board.drawAll((_, nth) => attempt(() => draws[nth]!.draw(), notDrawn))
-    if (!board.waitForAll(patienceMs)) {
+    queue.drawAll((_, nth) => attempt(() => draws[nth]!.draw(), notDrawn))
+    if (!queue.waitForAll(patienceMs)) {
       this.#break(new Error(`a thread has not drawn after ${patienceMs} ms`))
       return undefined
     }
     return draws.map((one, nth) => {
-      const token = board.token(nth)
+      const token = queue.token(nth)
       return token === notDrawn ? one.draw() : token
     })
   }
@@ -112,7 +112,7 @@ export class DrawThreads {
    */
   async dispose(): Promise<void> {
     this.#isBroken = true
-    this.#board.close()
+    this.#queue.close()
     const ended = (this.#workers ?? []).map(async ({ worker, ended }) => {
       worker.ref()
       await ended
@@ -126,7 +126,7 @@ export class DrawThreads {
     return Array.from({ length: this.threads }, () => {
       const { port1: samplers, port2 } = new MessageChannel()
       const workerData: DrawWorkerData = {
-        board: this.#board.memory,
+        queue: this.#queue.memory,
         vocabularySize: this.vocabularySize,
         samplers: port2,
       }
@@ -165,7 +165,7 @@ export class DrawThreads {
   #break(error: unknown): void {
     if (this.#isBroken) return
     this.#isBroken = true
-    this.#board.close()
+    this.#queue.close()
     this.logger.warn({ err: error }, 'drawing in several threads failed: one draws now')
   }
 }

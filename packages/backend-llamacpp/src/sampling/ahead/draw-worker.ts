@@ -2,16 +2,16 @@
 import { receiveMessageOnPort, workerData } from 'node:worker_threads'
 import koffi from 'koffi'
 import type { DrawWorkerData, PlainDrawSettings, SamplerMessage } from './draw-threads.js'
-import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
+import { type QueuedDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 import { Candidates } from '../chain/candidates/candidates.js'
 import { createChain, pick, type SamplingChain, seedAt } from '../chain/sampling-chain.js'
 import { VocabularyScan } from '../chain/scan/vocabulary-scan.js'
 import { DrawRandom } from '../chain/steps/draws.js'
 import { addBiases } from '../chain/steps/logit-changes.js'
 
-/** Draws with the others, round after round, until the board is closed. */
-function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorkerData): void {
-  const board = new SharedDrawQueue(memory)
+/** Draws with the others, round after round, until the queue is closed. */
+function work({ queue: memory, vocabularySize: size, samplers: port }: DrawWorkerData): void {
+  const queue = new SharedDrawQueue(memory)
   const scan = new VocabularyScan(size)
   const candidates = new Candidates(scan)
   const random = new DrawRandom()
@@ -36,7 +36,7 @@ function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorke
     }
     return view
   }
-  const draw = ({ sampler, position, address }: BoardDraw): number => {
+  const draw = ({ sampler, position, address }: QueuedDraw): number => {
     try {
       const plain = known.get(sampler)
       if (plain === undefined) return notDrawn
@@ -49,9 +49,9 @@ function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorke
       return notDrawn // the main thread draws it again, and says what is wrong
     }
   }
-  for (let round = board.waitForRound(0); round !== undefined; round = board.waitForRound(round)) {
+  for (let round = queue.waitForRound(0); round !== undefined; round = queue.waitForRound(round)) {
     learn()
-    board.drawAll(draw)
+    queue.drawAll(draw)
   }
 }
 

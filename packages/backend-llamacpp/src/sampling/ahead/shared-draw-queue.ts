@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks'
 
 /** A draw that any thread can make. */
-export interface BoardDraw {
+export interface QueuedDraw {
   /** Which sampler draws. */
   readonly sampler: number
   readonly position: number
@@ -9,7 +9,7 @@ export interface BoardDraw {
   readonly address: bigint
 }
 
-/** Where the numbers of a board are, in bytes from its start. */
+/** Which of the control numbers is which. */
 const signalAt = 0
 const ticketAt = 1
 const leftAt = 2
@@ -44,7 +44,7 @@ export class SharedDrawQueue {
   readonly #tokens: Int32Array
   readonly #addresses: BigUint64Array
 
-  /** @param memory - of a board in another thread; default: a new one */
+  /** @param memory - of a queue in another thread; default: a new one */
   constructor(memory?: SharedArrayBuffer) {
     this.memory = memory ?? new SharedArrayBuffer(4 * controls + (3 * 4 + 8) * mostDraws)
     this.#control = new Int32Array(this.memory, 0, controls)
@@ -58,7 +58,7 @@ export class SharedDrawQueue {
   }
 
   /** Begins a round; the round before is over. Wakes up to `threads` threads. */
-  begin(draws: readonly BoardDraw[], threads: number): void {
+  begin(draws: readonly QueuedDraw[], threads: number): void {
     for (const [nth, { sampler, position, address }] of draws.entries()) {
       this.#samplers[nth] = sampler
       this.#positions[nth] = position
@@ -95,7 +95,7 @@ export class SharedDrawQueue {
   }
 
   /** Makes draws of this round until all have been taken. */
-  drawAll(draw: (one: BoardDraw, nth: number) => number): void {
+  drawAll(draw: (one: QueuedDraw, nth: number) => number): void {
     for (;;) {
       const ticket = Atomics.add(this.#control, ticketAt, 1)
       const nth = ticket & 0xff

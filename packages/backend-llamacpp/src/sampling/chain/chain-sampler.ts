@@ -123,7 +123,7 @@ export class ChainSampler extends TokenSampler {
    * @throws CllmError `invalid_constraint` when the constraint allows no token, `backend_failed` when none
    * can be drawn
    */
-  draw(index: number, listed?: number): TokenId {
+  draw(index: number, likeliest?: number): TokenId {
     const [ahead, constraint, position] = [this.#ahead, this.#constraint, this.#position]
     if (ahead !== undefined && constraint === undefined) return ahead
     if (this.#disposed) {
@@ -146,9 +146,9 @@ export class ChainSampler extends TokenSampler {
       token = second
       constraint.take(token)
     }
-    if (listed !== undefined) {
+    if (likeliest !== undefined) {
       const { temperature } = this.#chain.draw
-      this.#drawn.set(index, this.#workspace.drawnLogprobs(temperature, token, listed))
+      this.#drawn.set(index, this.#workspace.drawnLogprobs(temperature, token, likeliest))
     }
     return token
   }

@@ -145,33 +145,33 @@ t.test('draws are announced shortly before a pass ends, where that is known', (t
 })
 
 t.test('a thread that comes late takes nothing of a later round', (t) => {
-  const board = new SharedDrawQueue()
-  const late = new SharedDrawQueue(board.memory)
+  const queue = new SharedDrawQueue()
+  const late = new SharedDrawQueue(queue.memory)
   const one = (sampler: number) => ({ sampler, position: 0, address: 0n })
   const nothing = () => {
     t.fail('nothing is left')
     return 0
   }
-  board.begin([one(1), one(2)], 1)
+  queue.begin([one(1), one(2)], 1)
   const drawn: number[] = []
   const draw = ({ sampler }: { readonly sampler: number }) => {
     drawn.push(sampler)
     return 10 + sampler
   }
-  board.drawAll(draw)
-  t.ok(board.waitForAll(0))
+  queue.drawAll(draw)
+  t.ok(queue.waitForAll(0))
   late.drawAll(nothing)
-  board.begin([one(3), one(4), one(5)], 1)
+  queue.begin([one(3), one(4), one(5)], 1)
   late.drawAll(draw)
-  board.drawAll(nothing)
-  t.ok(board.waitForAll(0))
+  queue.drawAll(nothing)
+  t.ok(queue.waitForAll(0))
   t.same(
-    [0, 1, 2].map((nth) => board.token(nth)),
+    [0, 1, 2].map((nth) => queue.token(nth)),
     [13, 14, 15],
   )
   t.same(drawn, [1, 2, 3, 4, 5])
-  board.begin([one(6)], 1)
-  t.notOk(board.waitForAll(1), 'nobody has drawn')
+  queue.begin([one(6)], 1)
+  t.notOk(queue.waitForAll(1), 'nobody has drawn')
   t.end()
 })
 
