@@ -28,8 +28,9 @@ export function customInput(written: string): string {
 }
 
 const opening = /^\s*\{\s*"input"\s*:\s*"/
-/** What of a text in JSON can be shown: letters, or an escape that is whole. */
-const certain = /[^"\\]+|\\u[^]{4}|\\[^u]/y
+/** What of a text in JSON can be shown: letters, or an escape that is whole; two of them may be one character. */
+const certain =
+  /[^"\\]+|\\u[dD][89abAB][^]{2}(?:\\u[^]{4}|(?=[^\\]|\\[^u]))|\\u(?![dD][89abAB])[^]{4}|\\[^u]/y
 
 /** What an escape stands for; a letter that needs none stands for itself. */
 const unescaped = (escape: string): string =>

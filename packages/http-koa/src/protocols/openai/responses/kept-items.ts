@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { CllmError, defined, pause } from '@cllm/core'
 import type { Clock, FoundState, SharedStates } from '@cllm/core'
 import { invalidField } from '../../../request/refusals.js'
-import { isOpen } from './response-items.js'
+import { isOpen, scopeOf } from './response-items.js'
 import type { ConversationObject, Found, Kept, KeptItem, ResponseObject } from './response-items.js'
 
 /** A response that is computed now. */
@@ -144,7 +144,7 @@ export class KeptItems {
     clock: Clock,
   ) {
     const scope = scopeOf(owner, kept.object.id)
-    const { usedAt } = { ...kept.file }
+    const usedAt = kept.file?.usedAt
     if (kept.by !== undefined) {
       const beat = `${usedAt} ${scope}`
       if (this.#watched.has(beat)) return false
@@ -237,7 +237,7 @@ export class KeptItems {
     const isTooLarge = object.object === 'conversation' && data.length > mostBytes
     if (isTooLarge) throw tooLarge('items', 'a conversation')
     if ((await this.files.write(headOf(scope), data, instead)) !== undefined) return true
-    const { version } = { ...instead }
+    const version = instead?.version
     if (version !== undefined && (await this.files.find(headOf(scope)))?.version !== version) {
       return undefined
     }
@@ -272,5 +272,3 @@ const tooLarge = (field: string, what: string): CllmError =>
   invalidField(field, `expected ${what} to have at most ${mostBytes} bytes, instead got more`)
 
 const headOf = (scope: string) => ({ key, scope, partial: false, tokens: [] })
-
-const scopeOf = (owner: string, id: string): string => JSON.stringify([owner, id])

@@ -59,7 +59,7 @@ export class RecentItems {
 
   add(owner: string, items: readonly KeptItem[]): void {
     for (const item of items) {
-      const name = nameOf(owner, item.id)
+      const name = scopeOf(owner, item.id)
       const size = JSON.stringify(item).length
       // an answer whose client leaves at its end is kept twice
       this.#size += size - (this.#items.get(name)?.size ?? 0)
@@ -90,7 +90,7 @@ export class RecentItems {
       const { type, id } = item
       if (type !== 'item_reference' || before.some((one) => one.id === id)) filled.push(item)
       else {
-        const find = () => this.#items.get(nameOf(owner, id))?.item as Item | undefined
+        const find = () => this.#items.get(scopeOf(owner, id))?.item as Item | undefined
         if (find() === undefined) {
           const of = await read?.(responseOf(id)).catch(() => undefined)
           this.add(owner, of?.object.output ?? [])
@@ -109,7 +109,8 @@ function noSuchItem(field: string): never {
   throw unsupported(field, 'there is no such item here; send the item itself')
 }
 
-const nameOf = (owner: string, id: unknown): string => JSON.stringify([owner, id])
+/** What an owner's item or response is found by; both may have any signs. */
+export const scopeOf = (owner: string, id: unknown): string => JSON.stringify([owner, id])
 
 /** Whether it is a response without an end. */
 export const isOpen = ({ object }: Kept): boolean =>
