@@ -356,7 +356,10 @@ testEach('free-form tools are called with a text', async (t) => {
   t.match(events[2], { item: { ...call, input: '' } })
   const deltas = events.map(({ delta = '' }) => String(delta))
   t.equal(deltas.join(''), input)
-  t.notOk(deltas.some((delta) => /\p{Surrogate}/u.test(delta)), 'no piece has half a character')
+  t.notOk(
+    deltas.some((delta) => /\p{Surrogate}/u.test(delta)),
+    'no piece has half a character',
+  )
   t.match(events.at(-3), { type: 'response.custom_tool_call_input.done', input })
   t.match(events.at(-1), { response: { output: [call] } })
   const fallback = await stream({ input: 'other', tools })
