@@ -306,6 +306,19 @@ t.test('chunks that come at one time tell no speed', async (t) => {
   t.same(figures, { firstTokenMs: 0 })
 })
 
+t.test('what an answer of before leaves behind when it is gone on with', async (t) => {
+  const server = { call: async () => new Response('data: [DONE]\n\n') }
+  const goOn = async (content: string) => {
+    const before = { content, reasoning: 'hm', problem: 'Stopped' }
+    let turn: Partial<Turn> = before
+    const tell = (answer: object) => (turn = { ...turn, ...answer })
+    await ask(server as unknown as Server, {}, new AbortController().signal, tell, before)
+    return turn
+  }
+  t.match(await goOn('a'), { content: 'a', reasoning: 'hm', problem: undefined })
+  t.match(await goOn(''), { reasoning: '' }, 'without a text it is begun again')
+})
+
 const steps = {
   count: 1,
   ms: 10,

@@ -3,7 +3,7 @@ import type { AnswerFigures, ToolCall, Turn } from './conversation.js'
 
 /** The parts of a turn that an answer fills in while it comes. */
 export type AnswerSoFar = Required<Pick<Turn, 'content' | 'reasoning' | 'calls' | 'figures'>> &
-  Pick<Turn, 'request' | 'finish'>
+  Pick<Turn, 'request' | 'finish' | 'problem'>
 
 /** A piece of a call. */
 interface CallDelta {
@@ -33,7 +33,7 @@ interface Chunk {
 /**
  * Asks for an answer, and tells of it while it comes.
  *
- * @param before - the answer that it goes on with
+ * @param before - the answer that it goes on with; one without a text is begun again
  * @throws ServerError where it is refused; an Error when it is cut short or the signal aborts
  */
 export async function ask(
@@ -49,9 +49,10 @@ export async function ask(
   const request = response.headers.get('x-cllm-request-id')
   let answer: AnswerSoFar = {
     content,
-    reasoning,
+    reasoning: content === '' ? '' : reasoning,
     calls: [],
     figures: forecastOf(response),
+    problem: undefined,
     ...(request === null ? {} : { request }),
   }
   onProgress(answer)

@@ -88,7 +88,7 @@ export interface Turn {
   /** Why the model ended it, in OpenAI's words: `length` is a text that was cut off. */
   readonly finish?: string
   /** Why it is not whole. */
-  readonly problem?: string
+  readonly problem?: string | undefined
 }
 
 /** A conversation with all its branches. */

@@ -71,8 +71,7 @@ export async function toJson(conversation: Conversation): Promise<string> {
 
 /** The conversations of a file that was saved. Throws where it is none. */
 export function parseConversations(text: string): Conversation[] {
-  const read = JSON.parse(text) as unknown
-  const all = Array.isArray(read) ? (read as unknown[]) : [read]
+  const all = [JSON.parse(text) as unknown].flat()
   if (!all.every(isConversation)) throw new Error('not a conversation saved as JSON')
   return all.map((each) => {
     const turns = each.turns.map((turn) => {
