@@ -67,7 +67,7 @@ export class SamplerWorkspace {
     const { largest } = candidates
     const shift = Math.fround(largest / temperature)
     // a draw from this one alone leaves nothing to chance
-    if (!Number.isFinite(shift)) return { logprob: 0, top: [{ token, logprob: 0 }] }
+    if (!Number.isFinite(shift)) return { logprob: 0, top: [{ token, logprob: 0 }].slice(0, count) }
     const own = scan.logits[token]!
     const total = candidates.isWhole
       ? scan.weigh(largest + least * temperature, temperature, shift)

@@ -122,6 +122,21 @@ t.test('probabilities of a draw are of its own temperature, where it moves', asy
   }
 })
 
+t.test(
+  'as many of the likeliest tokens are listed as are wanted, where one is certain, too',
+  async (t) => {
+    const { workspace, drawFrom } = drawingOf(4)
+    const logits = Float32Array.of(1, 3, 2, 0)
+    for (const temperature of [0, 1]) {
+      const sampler = new ChainSampler(workspace, sampling({ temperature, topK: 1 }), [7])
+      for (const count of [0, 1]) {
+        const token = drawFrom(sampler, logits, 0, 0, [7], count)
+        t.same(sampler.drawn(0), { logprob: 0, top: [{ token, logprob: 0 }].slice(0, count) })
+      }
+    }
+  },
+)
+
 t.test('a sampler that was disposed of', async (t) => {
   const { workspace, drawFrom } = drawingOf(4)
   const sampler = new ChainSampler(workspace, sampling(), [])
