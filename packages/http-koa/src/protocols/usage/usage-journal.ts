@@ -7,10 +7,12 @@ import {
   readSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { parsedJson } from '../../fields/fields.js'
+import { attempt } from '@cllm/core'
+import { isObject, parsedJson } from '../../fields/fields.js'
 import { ownFolder } from '../../routes/define-protocol.js'
 
 /** By what sums are told apart. */
@@ -47,14 +49,22 @@ export class UsageSums {
   constructor(private readonly groups: readonly UsageGroup[] = usageGroups) {}
 
   add(one: UsageSum): void {
-    const id = JSON.stringify(this.groups.map((group) => one[group]))
+    const id = this.#idOf(one)
     const before = this.#sums.get(id)
     const counts = usageCounts.map((name) => [name, one[name] + (before?.[name] ?? 0)])
     this.#sums.set(id, { ...(before ?? one), ...(Object.fromEntries(counts) as object) })
   }
 
+  remove(one: UsageSum): void {
+    this.#sums.delete(this.#idOf(one))
+  }
+
   all(): readonly UsageSum[] {
     return [...this.#sums.values()]
+  }
+
+  #idOf(one: UsageSum): string {
+    return JSON.stringify(this.groups.map((group) => one[group]))
   }
 }
 
@@ -63,25 +73,29 @@ const fileName = /^(\d{4}-\d\d)\.jsonl$/
 
 /**
  * Usage in a folder, a file for each month: a line for each request, written before its answer ends, so
- * that a crash loses none. What an earlier process wrote is summed up when it is read for the first time.
+ * that a crash loses none. What cannot be written, as on a full disk, waits as sums. What an earlier process wrote is
+ * summed up when it is read for the first time.
  */
 export class UsageJournal {
   readonly #months = new Map<string, UsageSums>()
+  /** What is in no file yet. */
+  readonly #unwritten = new UsageSums()
   /** Months whose files end with a whole line. */
   readonly #whole = new Set<string>()
 
   /** @throws `invalid_configuration` where the folder cannot be used */
-  constructor(private readonly folder: string) {
+  constructor(readonly folder: string) {
     ownFolder(folder, 'usage')
   }
 
+  /** @throws the file system's error; what could not be written is written with a later one. */
   add(one: UsageSum): void {
-    const month = monthOf(one.day)
-    try {
-      this.#sumsOf(month).add(one)
-    } finally {
-      // What cannot be read now is read with this line later.
-      this.#append(month, one)
+    attempt(() => this.#sumsOf(monthOf(one.day)))?.add(one)
+    this.#unwritten.add(one)
+    // The latest day first: an earlier month whose file cannot be written holds up no other.
+    for (const sum of this.#unwritten.all().toReversed()) {
+      this.#append(monthOf(sum.day), sum)
+      this.#unwritten.remove(sum)
     }
   }
 
@@ -97,12 +111,21 @@ export class UsageJournal {
     return this.#sumsOf(month).all()
   }
 
-  /** The sums of days, both ends included. */
-  days(from: string, to: string): readonly UsageSum[] {
-    const months = readdirSync(this.folder).flatMap((name) => fileName.exec(name)?.[1] ?? [])
-    return months
+  /** The sums of days, both ends included, without those that cannot be read; `onProblem` is told why. */
+  days(from: string, to: string, onProblem: (error: unknown) => void): readonly UsageSum[] {
+    const read = <T>(work: () => readonly T[]): readonly T[] => {
+      try {
+        return work()
+      } catch (error) {
+        onProblem(error)
+        return []
+      }
+    }
+    const names = read(() => readdirSync(this.folder))
+    const months = names.flatMap((name) => fileName.exec(name)?.[1] ?? [])
+    return [...new Set([...months, ...this.#months.keys()])]
       .filter((month) => month >= monthOf(from) && month <= monthOf(to))
-      .flatMap((month) => this.month(month))
+      .flatMap((month) => read(() => this.month(month)))
       .filter(({ day }) => day >= from && day <= to)
   }
 
@@ -111,26 +134,18 @@ export class UsageJournal {
     const known = this.#months.get(month)
     if (known !== undefined) return known
     const sums = new UsageSums()
-    const exists = this.#read(month, sums)
+    const file = this.#fileOf(month)
+    const exists = statSync(file, { throwIfNoEntry: false }) !== undefined
+    for (const line of exists ? fileLines(file) : []) {
+      const one = parsedJson(line)
+      // Else it is the half of a line that a crash has left, or another program's.
+      if (isSum(one)) sums.add(one)
+    }
     this.#months.set(month, sums)
     if (exists) this.#shorten(month, sums)
     else this.#whole.add(month)
+    for (const one of this.#unwritten.all()) if (monthOf(one.day) === month) sums.add(one)
     return sums
-  }
-
-  /** Adds what is in a month's file to sums; false where there is none. */
-  #read(month: string, sums: UsageSums): boolean {
-    try {
-      for (const line of fileLines(this.#fileOf(month))) {
-        const one = parsedJson(line) as UsageSum | undefined
-        // undefined is the half of a line that a crash has left
-        if (one !== undefined) sums.add(one)
-      }
-      return true
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
-      throw error
-    }
   }
 
   /** Replaces a month's lines by their sums, where there is space for them. */
@@ -156,6 +171,11 @@ const blockBytes = 1 << 18
 
 // A pipe in place of a file is empty, instead of holding up all requests. Windows has none.
 const { O_NONBLOCK, O_RDONLY } = constants
+
+const isSum = (line: unknown): line is UsageSum =>
+  isObject(line) &&
+  typeof line['day'] === 'string' &&
+  usageCounts.every((name) => typeof line[name] === 'number')
 
 /** The lines of a file, read in blocks: as one text it could be longer than texts may be. */
 function* fileLines(file: string): Generator<string> {

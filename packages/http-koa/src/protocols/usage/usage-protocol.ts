@@ -26,6 +26,8 @@ export class UsageLedger implements RequestObserver {
 
   /** Those that clients have named. */
   readonly #tenants = new Set<string>()
+  /** Whether the folder failed last, which is said once. */
+  #isFailing = false
 
   constructor(
     private readonly journal: UsageJournal,
@@ -47,8 +49,8 @@ export class UsageLedger implements RequestObserver {
         else if (event.type === 'end' && isNew) cachedTokens = event.usage.cachedTokens
       },
       onEnd: (now, error) => {
-        const used = promptTokens + generatedTokens
-        this.#safely(() => this.#count(key, used))
+        const { byKey } = this.#used ?? {} // else it is read with this
+        if (key) byKey?.set(key.name, (byKey.get(key.name) ?? 0) + promptTokens + generatedTokens)
         const tenant = key?.tenant ?? this.#tenantOf(request)
         const who = { key: key?.name ?? null, tenant }
         // What goes on was noted as unfinished when it stopped.
@@ -56,9 +58,11 @@ export class UsageLedger implements RequestObserver {
         const counts = { promptTokens, cachedTokens, generatedTokens }
         const day = dayOf(now)
         const requests = isNew ? 1 : 0
-        this.#safely(() =>
-          this.journal.add({ day, ...who, model, requests, unfinished, ...counts }),
-        )
+        this.#safely(() => {
+          this.journal.add({ day, ...who, model, requests, unfinished, ...counts })
+          if (this.#isFailing) this.logger.info({}, 'usage is recorded again')
+          this.#isFailing = false
+        })
       },
     }
   }
@@ -72,8 +76,8 @@ export class UsageLedger implements RequestObserver {
 
   #check({ name, tokensPerMonth }: ApiKey): void {
     if (tokensPerMonth === undefined) return
-    const { month, byKey } = this.#ofMonth()
-    if ((byKey.get(name) ?? 0) < tokensPerMonth) return
+    const { month, byKey } = this.#safely(() => this.#ofMonth()) ?? {}
+    if ((byKey?.get(name) ?? 0) < tokensPerMonth) return
     const message = `The key "${name}" has used up its ${tokensPerMonth} tokens of ${month} (UTC)`
     throw new CllmError('rate_limited', message, {
       details: { limit: tokensPerMonth, month, retryAfterMs: this.#restOfMonthMs() },
@@ -84,12 +88,6 @@ export class UsageLedger implements RequestObserver {
     const now = this.clock.now()
     const date = new Date(now)
     return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1) - now
-  }
-
-  #count(key: ApiKey | undefined, tokens: number): void {
-    if (key === undefined) return
-    const { byKey } = this.#ofMonth()
-    byKey.set(key.name, (byKey.get(key.name) ?? 0) + tokens)
   }
 
   #ofMonth() {
@@ -103,14 +101,20 @@ export class UsageLedger implements RequestObserver {
   }
 
   /** A full disk must not fail answers. */
-  #safely(note: () => void): void {
+  #safely<T>(work: () => T): T | undefined {
     try {
-      note()
+      return work()
     } catch (error) {
-      this.logger.error({ err: error }, 'usage cannot be recorded')
+      const { folder } = this.journal
+      if (!this.#isFailing) this.logger.error({ folder, err: error }, unrecorded)
+      this.#isFailing = true
+      return undefined
     }
   }
 }
+
+const unrecorded =
+  'usage cannot be recorded: it waits in memory for its folder, and counts until a restart'
 
 /** The day of a time, in UTC. */
 const dayOf = (now: number): string => new Date(now).toISOString().slice(0, 10)
@@ -140,7 +144,8 @@ function show(call: QueryCallOf<typeof querySchema>, journal: UsageJournal): Ans
   const { from = `${today.slice(0, 7)}-01`, to = today } = query
   const by = query.by.split(',').map(groupOf)
   const sums = new UsageSums(by)
-  for (const sum of journal.days(from, to)) sums.add(sum)
+  const onProblem = (err: unknown) => call.logger.error({ err }, 'usage cannot be read')
+  for (const sum of journal.days(from, to, onProblem)) sums.add(sum)
   const names = [...by, ...usageCounts]
   const rows = sums.all().map((sum) => names.map((name) => sum[name]))
   if (query.format === 'csv') {
