@@ -1,10 +1,11 @@
-import { appendFileSync, createReadStream, type ReadStream } from 'node:fs'
+import { appendFileSync, createReadStream } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import { isUnderWay, newestFirst, outputIds } from './batch-objects.js'
 import type { BatchObject, FileObject, Kept } from './batch-objects.js'
+import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { rethrow, splitLines } from './batch-store.js'
 import type { BatchKind as Kind, BatchStore, LinePlace, Stored, PlacedLine } from './batch-store.js'
@@ -69,7 +70,8 @@ export class BatchFolder implements BatchStore {
   async get<K extends Kind>(kind: K, id: string): Promise<Stored<K> | undefined> {
     if (!wellFormed.test(id)) return undefined
     try {
-      const found = await readRecord(this.#headOf(kind, id)).catch(ifMissing)
+      const path = await checkedFile(this.#headOf(kind, id)).catch(ifMissing)
+      const found = path && (await readFile(path, 'utf8').catch(ifMissing))
       if (found !== undefined) {
         const kept = JSON.parse(found) as Stored<K> | null
         if (kept?.object?.id === id) return kept
@@ -144,35 +146,39 @@ export class BatchFolder implements BatchStore {
     return join(this.folder, 'files', `${id}.jsonl`)
   }
 
-  content(id: string): ReadStream {
-    return createReadStream(this.contentOf(id))
+  content(id: string): Readable {
+    return Readable.from(this.#bytes(id), { objectMode: false })
   }
 
   /** The size of a file's content. */
   async sizeOf(id: string): Promise<number> {
     const found = await stat(this.contentOf(id)).catch(ifMissing)
-    if (found !== undefined) return found.size
+    if (found?.isFile()) return found.size
     throw new CllmError('not_found', `The content of the file "${id}" is gone`)
   }
 
   /** The lines of a file, with their numbers from 1; empty ones are left out. */
   async *lines(id: string): AsyncGenerator<PlacedLine> {
-    yield* splitLines(this.content(id))
+    yield* splitLines(this.#bytes(id))
   }
 
   async textOf(id: string, { at, bytes }: LinePlace): Promise<string> {
-    const place = { start: at, end: at + bytes - 1 }
-    return await text(createReadStream(this.contentOf(id), place))
+    return await text(this.#bytes(id, { start: at, end: at + bytes - 1 }))
   }
 
-  /** Cuts off a last line without an end, which a crash or a full disk has left. */
-  async mend(id: string): Promise<void> {
+  async *#bytes(id: string, place = {}): AsyncGenerator<Buffer> {
+    yield* createReadStream(await checkedFile(this.contentOf(id)), place)
+  }
+
+  /** Cuts off a last line without an end, which a crash or a full disk has left. False where there is no file. */
+  async mend(id: string): Promise<boolean> {
     const file = await open(this.contentOf(id), 'r+').catch(ifMissing)
-    if (file === undefined) return
+    if (file === undefined) return false
     try {
       const { size } = await file.stat()
       const end = await endOfLines(file, size)
       if (end < size) await file.truncate(end)
+      return true
     } finally {
       await file.close()
     }
@@ -232,10 +238,10 @@ export class BatchFolder implements BatchStore {
 const isDamage = ({ cause }: Error): boolean =>
   cause instanceof Error && (cause as NodeJS.ErrnoException).errno === undefined
 
-async function readRecord(path: string): Promise<string> {
-  // a pipe would never end
-  if (!(await stat(path)).isFile()) throw new Error('it is no file')
-  return await readFile(path, 'utf8')
+/** The path, where there is a file: a pipe would never end. */
+async function checkedFile(path: string): Promise<string> {
+  if ((await stat(path)).isFile()) return path
+  throw new Error('it is no file')
 }
 
 /** Behind the last `\n` of a file of so many bytes, which is looked for from its end. */

@@ -83,15 +83,10 @@ export class FolderAnswers implements BatchAnswers {
 
 async function readIds(folder: BatchFolder, file: string): Promise<Set<string>> {
   const ids = new Set<string>()
-  try {
-    await folder.mend(file)
-    for await (const { text } of folder.lines(file)) {
-      // undefined is the half of a line that a full disk has left
-      const answer = parsedJson(text)
-      if (isObject(answer) && typeof answer['custom_id'] === 'string') ids.add(answer['custom_id'])
-    }
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  if (!(await folder.mend(file))) return ids
+  for await (const { text } of folder.lines(file)) {
+    const answer = parsedJson(text)
+    if (isObject(answer) && typeof answer['custom_id'] === 'string') ids.add(answer['custom_id'])
   }
   return ids
 }

@@ -292,6 +292,22 @@ t.test('a file that was listed is not read again', async (t) => {
   t.same(await ids(), [one])
 })
 
+t.test('nobody waits for a pipe in place of lines', async (t) => {
+  const folder = new BatchFolder(t.testdir({}))
+  const [one, other] = [newId('file-', systemRandom), newId('file-', systemRandom)]
+  for (const id of [one, other]) await folder.create({ object: fileOf(id) }, Buffer.from('a'))
+  await rm(folder.contentOf(one))
+  // Windows has no pipes in folders.
+  if (spawnSync('mkfifo', [folder.contentOf(one)]).status !== 0) return
+  // Each would hold a thread, and there are four.
+  for (let count = 0; count < 4; count++) {
+    await t.rejects(folder.textOf(one, { at: 0, bytes: 1 }), /it is no file/)
+    await t.rejects(once(folder.content(one), 'readable'), /it is no file/)
+    await t.rejects(folder.sizeOf(one), { code: 'not_found' })
+  }
+  t.equal(await folder.textOf(other, { at: 0, bytes: 1 }), 'a')
+})
+
 t.test('half a line that a full disk has left is cut off before the next', async (t) => {
   const folder = new BatchFolder(t.testdir({ files: {}, batches: {} }))
   const id = newId('file-', systemRandom)

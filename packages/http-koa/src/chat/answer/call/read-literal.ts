@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import { parsedJson } from '../../../fields/fields.js'
 
 /** JSON of what Python calls by other names. */
@@ -13,12 +14,7 @@ export const constants: Readonly<Record<string, string>> = {
  */
 export function readLiteral(text: string, ends: '}' | ')', quotes: readonly string[]) {
   const reader = new LiteralReader(text, quotes)
-  try {
-    const json = reader.members(ends)
-    return { json, end: reader.at }
-  } catch {
-    return undefined
-  }
+  return attempt(() => ({ json: reader.members(ends), end: reader.at }))
 }
 
 class LiteralReader {
