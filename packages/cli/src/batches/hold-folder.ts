@@ -17,7 +17,7 @@ const lookMs = 500
  * this one alive. It is lost when another process takes it over, as this one stood still for 10 s.
  */
 export const holdFolders =
-  (logger: Logger): HoldFolder =>
+  (logger: Logger, pause = delay): HoldFolder =>
   async (folder) => {
     let problem: string | undefined
     const take = async (): Promise<FolderHold | undefined> => {
@@ -34,10 +34,10 @@ export const holdFolders =
         if (lock === undefined || lost.signal.aborted) return undefined
         return { lost: lost.signal, isHeld: () => lock.isHeld() }
       } catch (error) {
-        const { message } = error as Error
-        // It is looked twice a second.
-        if (message !== problem) logger.error({ folder, err: error }, 'the batches cannot be kept')
-        problem = message
+        const { code = 'failed' } = error as NodeJS.ErrnoException
+        // It is looked twice a second; names in messages are new ones each time.
+        if (code !== problem) logger.error({ folder, err: error }, 'the batches cannot be kept')
+        problem = code
         return undefined
       }
     }
@@ -47,7 +47,7 @@ export const holdFolders =
       const message = 'another server has the batches; this one computes none until it ends'
       logger.warn({ folder }, message)
     }
-    do await delay(lookMs, undefined, { ref: false })
+    do await pause(lookMs, undefined, { ref: false })
     while ((hold = await take()) === undefined)
     logger.info({ folder }, 'the batches are computed here now')
     return hold

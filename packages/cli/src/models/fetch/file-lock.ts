@@ -117,11 +117,10 @@ async function isMade(folder: string): Promise<boolean> {
 async function isStolen(folder: string, time: number, staleMs: number): Promise<boolean> {
   if (time >= Date.now() - staleMs) return false
   const stolen = `${folder}.${process.pid}-${Math.random().toString(36).slice(2)}`
-  const isMoved = await rename(folder, stolen).then(
-    () => true,
-    (error: NodeJS.ErrnoException) => unlessMissing(error) ?? false,
-  )
-  if (!isMoved) return true
+  const moved = await rename(folder, stolen)
+    .then(() => stolen)
+    .catch(unlessMissing)
+  if (moved === undefined) return true
   const isStale = (await timeOf(stolen)) === time
   if (!isStale) await rename(stolen, folder)
   else await rmdir(stolen)

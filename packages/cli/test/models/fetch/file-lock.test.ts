@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { existsSync, statSync, utimesSync } from 'node:fs'
 import { mkdir, readdir, readFile, rm, rmdir, unlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/testing'
 import { silentLogger } from '@cllm/core'
@@ -205,3 +206,26 @@ t.test("a folder of batches is one process's until that one ends", async (t) => 
   await unlink(taken)
   t.equal((await patient).lost.aborted, false, 'a file system that fails is asked again')
 })
+
+// Root may do everything, but give a folder a path that is too long.
+t.test(
+  'a dead lock that cannot be taken over is told once',
+  { skip: process.platform !== 'linux' },
+  async (t) => {
+    const longest = 4095
+    const long = join(t.testdir({}), `${'d'.repeat(99)}/`.repeat(40))
+    const folder = long.slice(0, longest - '/.lock'.length)
+    await mkdir(join(folder, '.lock'), { recursive: true })
+    utimesSync(join(folder, '.lock'), 0, 0)
+    const said: object[] = []
+    const error = (told: object): void => void said.push(told)
+    let looks = 0
+    await new Promise<void>((resolve) => {
+      const pause = () =>
+        ++looks < 3 ? Promise.resolve(undefined) : new Promise<never>(() => resolve())
+      void holdFolders({ ...silentLogger, error }, pause as typeof delay)(folder)
+    })
+    t.match(said, [{ err: { code: 'ENAMETOOLONG' } }])
+    t.equal(said.length, 1)
+  },
+)
