@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
+import { attempt } from '@cllm/core'
 
 /** A folder in memory for the states of models that are unloaded for others. */
 export interface UnloadedStates {
@@ -49,9 +50,7 @@ function removeLeft(folder: string): void {
 
 /** That of another user stays. */
 function remove(folder: string): void {
-  try {
-    for (const path of [folder, socketOf(folder)]) rmSync(path, { recursive: true, force: true })
-  } catch {
-    // its owner removes it
+  for (const path of [folder, socketOf(folder)]) {
+    attempt(() => rmSync(path, { recursive: true, force: true })) // else its owner removes it
   }
 }

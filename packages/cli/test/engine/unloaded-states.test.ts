@@ -12,8 +12,15 @@ import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
+import { silentLogger } from '@cllm/core'
+import { protocolsPlugin } from '@cllm/http-koa'
 import t from 'tap'
+import type { CommandIo } from '../../src/commands/command.js'
+import { loadConfig } from '../../src/config/load-config.js'
+import { CrashFiles } from '../../src/engine/engine-files.js'
 import { openUnloadedStates } from '../../src/engine/unloaded-states.js'
+import { servedPool } from '../../src/models/served/served-pool.js'
+import { loadRegistry } from '../../src/plugins/load-registry.js'
 
 const dying = `require('net').createServer().listen(process.argv[1], () => process.kill(process.pid, 'SIGKILL'))`
 
@@ -60,4 +67,22 @@ t.test('where its folder cannot be made, nothing stays', onLinux, (t) => {
   t.same(readdirSync(memory), [])
   rmSync(memory, { recursive: true })
   t.end()
+})
+
+t.test('a server whose models are wrong makes none', async (t) => {
+  const registry = await loadRegistry([], '.', [protocolsPlugin])
+  const argv = ['--model', 'a=stories15m', '--model', 'b=nonsense']
+  const make = t.capture(fs, 'mkdirSync')
+  syncBuiltinESMExports()
+  const logger = silentLogger
+  const parts = { registry, logger, crashes: new CrashFiles(t.testdirName, logger) }
+  const serve = () => servedPool(loadConfig({ argv, env: {} }), { env: {} } as CommandIo, parts)
+  t.throws(serve, { code: 'model_unavailable' })
+  const made = make().flatMap(({ args }) => String(args[0]))
+  make.restore()
+  syncBuiltinESMExports()
+  t.same(
+    made.filter((folder) => folder.includes('cllm-states-')),
+    [],
+  )
 })

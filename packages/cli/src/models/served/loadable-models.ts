@@ -44,8 +44,8 @@ export class LoadableModels {
   readonly specs = new Map<string, string>()
   /** The adapters of every model, by its name. */
   readonly adapterSets = new Map<string, AdapterSet>()
-  /** Where states of models wait that are not in memory. */
-  readonly unloaded: UnloadedStates | undefined
+  /** Where states of models wait that are not in memory, from the first engine on. */
+  unloaded: UnloadedStates | undefined
   readonly #engines = new Set<EngineProcess>()
   readonly #sources: ModelSources
   #logLevel: string | undefined
@@ -56,9 +56,6 @@ export class LoadableModels {
     private readonly parts: LoadingParts,
   ) {
     this.#sources = parts.registry.modelSources()
-    const { models, cache } = loaded.config
-    const areSeveral = Object.keys(models.served).length > 1
-    if (areSeveral && cache.ram !== 0 && cache.disk === null) this.unloaded = openUnloadedStates()
     // A wrong router is told before a model is fetched.
     if (loaded.config.cluster.workers > 1) this.#createRouter()
   }
@@ -194,8 +191,11 @@ export class LoadableModels {
   ): Promise<EngineProcess> {
     const { io, loaded } = this
     const { logger, crashes } = this.parts
-    const { recorder: recorderConfig } = loaded.config
+    const { recorder: recorderConfig, models, cache } = loaded.config
     const settings = toEngineSettings(loaded, model)
+    const areSeveral = Object.keys(models.served).length > 1
+    const mayWait = areSeveral && cache.ram !== 0 && cache.disk === null
+    if (mayWait) this.unloaded ??= openUnloadedStates()
     const unloaded = this.unloaded?.folder
     const engine = await spawnEngine(
       {
