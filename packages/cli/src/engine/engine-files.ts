@@ -1,10 +1,9 @@
-import { mkdir, readdir, rm, writeFile, lstat, readFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
-import { createHash, randomUUID } from 'node:crypto'
+import { mkdir, readdir, rm, lstat, readFile } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { createHash } from 'node:crypto'
 import type { Logger, Recording, LearnedStore } from '@cllm/core'
-import type { CacheFolderOptions } from '../models/cache-folder.js'
-import { homeFolder } from '../config/paths.js'
-import { replaceFile } from '../models/model-files.js'
+import { type CacheFolderOptions, userFolder } from '../models/cache-folder.js'
+import { writeWhole } from '../models/model-files.js'
 
 /** How many recordings are kept. */
 const most = 8
@@ -15,15 +14,8 @@ const name = /^crash-[\d-]+T[\d-]+Z\.json$/
  * The default folder for recordings of crashes: `cllm/crashes` in the user's state folder
  * (`$XDG_STATE_HOME` or `~/.local/state`; `~/Library/Logs` on macOS; `%LOCALAPPDATA%` on Windows).
  */
-export function crashFolder(options: CacheFolderOptions): string {
-  const { env, platform = process.platform } = options
-  const home = () => options.home ?? homeFolder()
-  if (platform === 'darwin') return join(home(), 'Library', 'Logs', 'cllm', 'crashes')
-  if (platform === 'win32') {
-    return join(env['LOCALAPPDATA'] || join(home(), 'AppData', 'Local'), 'cllm', 'Crashes')
-  }
-  return join(env['XDG_STATE_HOME'] || join(home(), '.local', 'state'), 'cllm', 'crashes')
-}
+export const crashFolder = (options: CacheFolderOptions): string =>
+  join(userFolder(options, 'state'), 'crashes')
 
 /** Writes recordings of crashes to a folder, which keeps the last eight. */
 export class CrashFiles {
@@ -50,26 +42,25 @@ export class CrashFiles {
   }
 
   async #write(recording: Recording): Promise<void> {
-    const { folder } = this
     const time = new Date(recording.beginsAt + recording.durationMs).toISOString()
-    const file = join(folder, `crash-${time.replaceAll(/[:.]/g, '-')}.json`)
-    await writeWhole(file, recording)
+    const file = join(this.folder, `crash-${time.replaceAll(/[:.]/g, '-')}.json`)
+    await keepFile(file, recording, name, most)
     this.logger.error({ file }, 'wrote a recording of the crash for cllm simulate --replay')
-    const files = (await readdir(folder)).filter((entry) => name.test(entry)).toSorted()
-    for (const old of files.slice(0, -most)) await rm(join(folder, old), { force: true })
   }
 }
 
-/** Writes a file by way of another, of which nothing is left: on a full disk it would be in the way. */
-async function writeWhole(file: string, content: object): Promise<void> {
-  const part = `${file}.${randomUUID()}.part`
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-  try {
-    await writeFile(part, JSON.stringify(content), { mode: 0o600 })
-    await replaceFile(part, file)
-  } finally {
-    await rm(part, { force: true })
-  }
+/** Writes a file, and removes the oldest of its folder with such names, so that `most` of them are left. */
+async function keepFile(file: string, content: object, pattern: RegExp, most: number) {
+  const folder = dirname(file)
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  await writeWhole(file, JSON.stringify(content))
+  const isOther = (name: string) => pattern.test(name) && name !== basename(file)
+  const timed = (await readdir(folder)).filter(isOther).map(async (name) => {
+    const path = join(folder, name)
+    return { path, at: (await lstat(path).catch(() => undefined))?.mtimeMs ?? 0 }
+  })
+  const newestFirst = (await Promise.all(timed)).toSorted((a, b) => b.at - a.at)
+  for (const { path } of newestFirst.slice(most - 1)) await rm(path, { force: true })
 }
 
 /** How many files a folder has, and bytes each of them. */
@@ -89,15 +80,14 @@ export async function openLearned(
   logger: Logger,
 ): Promise<LearnedStore> {
   const of = createHash('sha256').update(JSON.stringify(kind)).digest('hex').slice(0, 32)
-  const name = `${of}.json`
-  const file = join(folder, name)
+  const file = join(folder, `${of}.json`)
   const attempt = async (work: Promise<unknown>): Promise<unknown> =>
     await work.catch((error: unknown) => {
       logger.debug({ file, err: error }, 'what was learned is not kept')
     })
   return {
     known: await attempt(read(file, of)),
-    keep: async (learned) => void (await attempt(write(folder, name, { of, learned }))),
+    keep: async (learned) => void (await attempt(keepFile(file, { of, learned }, ours, mostFiles))),
   }
 }
 
@@ -108,10 +98,4 @@ async function read(file: string, kind: string): Promise<unknown> {
   const { of, learned } = JSON.parse(await readFile(file, 'utf8')) as Record<string, unknown>
   if (of !== kind) throw new TypeError('it is of another kind of engine')
   return learned
-}
-
-async function write(folder: string, name: string, content: object): Promise<void> {
-  await writeWhole(join(folder, name), content)
-  const others = (await readdir(folder)).filter((one) => ours.test(one) && one !== name)
-  for (const one of others.slice(mostFiles - 1)) await rm(join(folder, one), { force: true })
 }

@@ -1,14 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import {
-  chmodSync,
-  chownSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  type Stats,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { chmodSync, chownSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { attempt, CllmError, type Logger } from '@cllm/core'
 import {
   type ApiKey,
@@ -20,7 +11,7 @@ import {
   type KeyRing,
 } from '@cllm/http-koa'
 import { orInvalid } from '../config/messages.js'
-import { replaceFile } from '../models/model-files.js'
+import { writeWhole } from '../models/model-files.js'
 import { withLock } from '../models/fetch/file-lock.js'
 
 /**
@@ -51,14 +42,8 @@ export async function updateKeyFile(
     await withLock(path, { signal }, async () => {
       const before = statSync(path, { throwIfNoEntry: false })
       const keys = change(before ? readKeyFile(path) : [])
-      const temporary = `${path}.${randomBytes(6).toString('hex')}`
-      try {
-        writeFileSync(temporary, `${JSON.stringify({ keys }, undefined, 2)}\n`, { mode: 0o600 })
-        if (before) takeRights(temporary, before)
-        await replaceFile(temporary, path)
-      } finally {
-        rmSync(temporary, { force: true })
-      }
+      const text = `${JSON.stringify({ keys }, undefined, 2)}\n`
+      await writeWhole(path, text, (part) => before && takeRights(part, before))
     })
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException

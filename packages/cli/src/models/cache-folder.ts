@@ -48,13 +48,17 @@ function ownFolder(name: string, options: CacheFolderOptions): string {
   return join(own ? resolve(own) : userFolder(options), name)
 }
 
-function userFolder(options: CacheFolderOptions): string {
+/** The user's folder for caches, or for logs and the like. */
+export function userFolder(options: CacheFolderOptions, kind: 'cache' | 'state' = 'cache'): string {
   const { env, platform = process.platform } = options
+  const isCache = kind === 'cache'
   // Who names the folder need not have a home.
   const home = () => options.home ?? homeFolder()
-  if (platform === 'darwin') return join(home(), 'Library', 'Caches', 'cllm')
+  if (platform === 'darwin') return join(home(), 'Library', isCache ? 'Caches' : 'Logs', 'cllm')
   if (platform === 'win32') {
-    return join(env['LOCALAPPDATA'] || join(home(), 'AppData', 'Local'), 'cllm', 'Cache')
+    const local = env['LOCALAPPDATA'] || join(home(), 'AppData', 'Local')
+    return join(local, 'cllm', isCache ? 'Cache' : '')
   }
-  return join(env['XDG_CACHE_HOME'] || join(home(), '.cache'), 'cllm')
+  const named = env[isCache ? 'XDG_CACHE_HOME' : 'XDG_STATE_HOME']
+  return join(named || join(home(), isCache ? '.cache' : '.local/state'), 'cllm')
 }

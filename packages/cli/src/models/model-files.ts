@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { createReadStream, readdirSync } from 'node:fs'
-import { open, stat, rename as renameFile } from 'node:fs/promises'
+import { open, rename as renameFile, rm, stat, writeFile } from 'node:fs/promises'
 import { pipeline } from 'node:stream/promises'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -136,5 +136,26 @@ export async function replaceFile(
       if (attempts <= 1 || !inUse.has((error as NodeJS.ErrnoException).code)) throw error
     }
     await delay(100)
+  }
+}
+
+/**
+ * Writes a file that its owner alone can read, by way of another, of which nothing is left: on a full disk it would be
+ * in the way.
+ *
+ * @param prepare - what to do with the other one before it is moved
+ */
+export async function writeWhole(
+  file: string,
+  text: string,
+  prepare: (part: string) => void = () => {},
+): Promise<void> {
+  const part = `${file}.${randomUUID()}.part`
+  try {
+    await writeFile(part, text, { mode: 0o600 })
+    prepare(part)
+    await replaceFile(part, file)
+  } finally {
+    await rm(part, { force: true })
   }
 }

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Recording, silentLogger } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
@@ -98,9 +98,12 @@ t.test('a folder has 64 files, and what is not ours', async (t) => {
   ]
   const parts = Array.from({ length: 70 }, (_, nth) => left(10 + nth) as [string, string])
   const folder = t.testdir({ 'notes.json': '1', ...Object.fromEntries(parts) })
+  for (const [nth, [name]] of parts.entries()) await utimes(join(folder, name), nth % 9, nth % 9)
   for (const kind of ['old', 'new']) await (await open(folder, kind)).keep(kind)
   const names = await readdir(folder)
   t.equal(names.length, 65)
+  const gone = parts.flatMap(([name], nth) => (names.includes(name) ? [] : [nth % 9]))
+  t.same(gone, Array(8).fill(0), 'the oldest go')
   t.ok(names.includes('notes.json'))
   t.equal((await open(folder, 'new')).known, 'new')
 })

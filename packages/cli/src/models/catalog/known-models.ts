@@ -39,11 +39,8 @@ export async function knownModel(spec: string, folder: string): Promise<KnownMod
 async function fileOf(spec: string, folder: string): Promise<string | undefined> {
   const downloaded = await downloadedModel(folder, spec).catch(() => undefined)
   if (downloaded !== undefined) return downloaded.path
-  const isFile = await stat(spec).then(
-    (found) => found.isFile(),
-    () => false,
-  )
-  return isFile ? spec : undefined
+  const found = await stat(spec).catch(() => undefined)
+  return found?.isFile() ? spec : undefined
 }
 
 /** A model in the cache folder. */
