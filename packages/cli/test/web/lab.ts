@@ -68,6 +68,21 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   t.match(await (await fetch(`${url}/admin/scheduler`)).json(), {
     data: { policy: 'adaptive+fcfs' },
   })
+  await removed(t, page)
+}
+
+/** Of two policies that differ in an option, the one that is left keeps its own. */
+async function removed(t: Test, page: Page): Promise<void> {
+  const budget = (nth: number) =>
+    page.getByRole('group', { name: `Policy ${nth}` }).getByLabel('tokenBudget')
+  for (const nth of [1, 2]) {
+    await page.getByLabel(`Batching of policy ${nth}`).selectOption('chunked')
+    await page.getByLabel(`Order of policy ${nth}`).selectOption('fcfs')
+    await page.getByText(`Options of policy ${nth}`).click()
+    await budget(nth).fill(String(100 * nth))
+  }
+  await page.getByRole('button', { name: 'Remove policy 1' }).click()
+  t.equal(await budget(1).inputValue(), '200')
 }
 
 /** A chart has axes, tells its values to pointers and keys, and can be saved. */

@@ -81,12 +81,11 @@ export class Server {
 
 function toError(status: number, text: string): ServerError {
   try {
-    const body = JSON.parse(text) as {
+    const { error, code = '' } = JSON.parse(text) as {
       readonly error?: string | { readonly message?: string; readonly code?: string }
       readonly code?: string
     }
-    const { error } = body
-    if (typeof error === 'string') return new ServerError(error, status, body.code ?? '')
+    if (typeof error === 'string') return new ServerError(error, status, code)
     return new ServerError(error?.message ?? text, status, error?.code ?? '')
   } catch {
     return new ServerError(text === '' ? `Status ${status}` : text.slice(0, 500), status, '')

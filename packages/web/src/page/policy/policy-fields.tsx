@@ -115,7 +115,9 @@ interface OptionProps {
 /** One option, as what it is: yes or no, a number, or JSON. */
 function Option({ name, field, value, onChange }: OptionProps) {
   const { description, default: usual, type, minimum } = field
-  const [text, setText] = useState(() => (value === undefined ? '' : written(value)))
+  const [typed, setTyped] = useState('')
+  // What was typed says more than its value, which may have been changed otherwise since.
+  const text = JSON.stringify(read(typed)) === JSON.stringify(value) ? typed : written(value)
   if (type === 'boolean') {
     const checked = Boolean(value ?? usual)
     return <Check text={name} title={description} checked={checked} onCheck={onChange} />
@@ -129,9 +131,9 @@ function Option({ name, field, value, onChange }: OptionProps) {
       spellcheck={false}
       placeholder={written(usual)}
       value={text}
-      onText={(typed) => {
-        setText(typed)
-        onChange(read(typed))
+      onText={(next) => {
+        setTyped(next)
+        onChange(read(next))
       }}
     />
   )
