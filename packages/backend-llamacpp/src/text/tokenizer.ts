@@ -61,8 +61,7 @@ export class TextParts {
   /** The tokens of a short text that stands behind another one. */
   behind(text: string, special = false): TokenId[] {
     if (!this.#addsSpace) return Array.from(this.model.tokenize(text, special))
-    // The tokenizer puts a space before each text.
-    if (text.startsWith(' ')) return Array.from(this.model.tokenize(text.slice(1), special))
+    // The tokenizer puts a space before each text, but for one that begins with a special token.
     this.#lead ??= this.model.tokenize(lone, false).length
     return Array.from(this.model.tokenize(lone + text, special).subarray(this.#lead))
   }

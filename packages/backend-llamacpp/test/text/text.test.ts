@@ -326,6 +326,8 @@ t.test('no text makes llama.cpp tokenize more than some thousand characters at o
       Math.max(...lengths) <= 4096,
       `${kind}: soon, as they take time that grows with the square`,
     )
+    const spaced = `word ${marks[1]}`.repeat(1000)
+    t.same(inParts(spaced, true), whole(spaced, true), `${kind}: also before a space and one`)
     for (const character of ['😀', 'a', ' ', '\n', '7', '.', 'x.', '中', '中文，', '</']) {
       const text = character.repeat(20_000)
       lengths.length = 0
