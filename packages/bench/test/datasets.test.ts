@@ -185,10 +185,12 @@ t.test('what is wrong in a file is named with its line', async (t) => {
     () => openDataset('azure:/no/such/file', options),
     /\/no\/such\/file: there is no such file/,
   )
-  t.throws(() => openDataset('burst:x', options), {
-    code: 'invalid_configuration',
-    message: /expected synthetic, agents\[:SHARE\], text:FILE/,
-  })
+  for (const spec of ['burst:x', 'constructor:x']) {
+    t.throws(() => openDataset(spec, options), {
+      code: 'invalid_configuration',
+      message: /expected synthetic, agents\[:SHARE\], text:FILE/,
+    })
+  }
 })
 
 t.test('agents: programs of turns with pauses, and chats beside them, as published', (t) => {

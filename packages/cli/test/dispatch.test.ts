@@ -71,6 +71,12 @@ t.test('wrong command lines', async (t) => {
     [['config', '--prt', '1'], 'unknown flag --prt; did you mean --port?\n'],
     [['config', '--changd'], 'unknown flag --changd; did you mean --changed?\n'],
     [['run', '--slts', '3'], 'unknown flag --slts; `cllm serve` has --slots;'],
+    [['list', '--constructor'], 'unknown flag --constructor\n'],
+    [['run', 'a', 'b', '--parameter', 'toString=1'], 'unknown parameter toString: expected'],
+    [
+      ['bench', 'serve', '--timeout', '600h'],
+      '--timeout: expected a time such as 500ms, 30s or 2m, at most 596h, got',
+    ],
     [['serve', '--slots', '0'], '--slots: expected a whole number from 1 to 256, got 0\n'],
   ]
   for (const [argv, message] of cases) {

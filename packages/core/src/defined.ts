@@ -27,6 +27,12 @@ export function entryOf<Key, Value>(
   return made
 }
 
+/** The entry of a table by a name that somebody wrote; no table has one by a name of all objects, such as `constructor`. */
+export const ownEntry = <Value>(
+  table: Readonly<Record<string, Value>>,
+  name: string,
+): Value | undefined => (Object.hasOwn(table, name) ? table[name] : undefined)
+
 /** Puts an entry at the end of a map, which forgets its first one where it has more than `most`. */
 export function setLatest<Key, Value>(
   map: Map<Key, Value>,

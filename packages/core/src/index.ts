@@ -76,7 +76,7 @@ export * from './engine/costs/pass-costs.js'
 export { BaseCacheManager } from './engine/kv/base-cache-manager.js'
 export * from './engine/kv/cell-pool.js'
 export * from './hash.js'
-export { type Defined, defined, entryOf, lowestWhere, setLatest } from './defined.js'
+export { type Defined, defined, entryOf, lowestWhere, ownEntry, setLatest } from './defined.js'
 
 // What `@cllm/host` and `@cllm/testing` are made with.
 export { checkMessageCount, longText, PartQueue } from './engine/input/resolve-prompt.js'

@@ -446,6 +446,16 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     [0.5, 9.99, 100, 100.4, 12],
     [0, 100.5, -1, 101],
   ],
+  'limits with more decimals than are told apart': [
+    { type: 'number', minimum: -Math.PI, maximum: Math.PI },
+    [0.5, 3.1, -2.0625, 3],
+    [3.15, -3.2, 4],
+  ],
+  'a limit that is nearly nothing': [
+    { type: 'number', minimum: 1e-9, maximum: 1 },
+    [0.001, 0.00025, 0.5, 1],
+    [0, 1.5, -0.5],
+  ],
   'an open object around alternatives': [
     {
       type: 'object',

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { datasetError, parseJson, parseJsonLines } from './parse-json.js'
 import { z } from 'zod'
-import { CllmError } from '@cllm/core'
+import { CllmError, ownEntry } from '@cllm/core'
 import { type Dataset, guessTokens, type WorkItem } from '../workload/work-item.js'
 import { agentsDataset, syntheticDataset, type SyntheticOptions } from './drawn-datasets.js'
 import { azureItems, mooncakeItems } from './trace-items.js'
@@ -132,7 +132,7 @@ export function openDataset(spec: string, options: SyntheticOptions): Dataset {
   const [, hints = '0'] = /^agents(?::(0|1|0?\.\d+))?$/.exec(spec) ?? [undefined, '']
   if (hints !== '') return agentsDataset(options.seed, Number(hints))
   const colon = spec.indexOf(':')
-  const open = colon === -1 ? undefined : formats[spec.slice(0, colon)]
+  const open = colon === -1 ? undefined : ownEntry(formats, spec.slice(0, colon))
   if (open !== undefined) return open(spec.slice(colon + 1), options)
   const expected = datasetNames.join(', ')
   throw new CllmError('invalid_configuration', `--dataset: expected ${expected}, got "${spec}"`)

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { CllmError } from '@cllm/core'
+import { CllmError, ownEntry } from '@cllm/core'
 import type { SimulatedImages } from '@cllm/bench'
 import { unknownFlag } from '../config/layers.js'
 import { decimal, format, integer as wholeNumber, oneOf } from '../config/options/value-format.js'
@@ -100,7 +100,7 @@ export function parseFlags<Table extends Flags>(
   for (const token of tokens) {
     if (token.kind === 'positional') onWord(token.value)
     if (token.kind !== 'option') continue
-    const flag = flags[token.name]
+    const flag = ownEntry(flags, token.name)
     if (flag === undefined) throw wrong(`${unknownFlag(token.rawName, Object.keys(flags))}${hint}`)
     if (flag.value === undefined && token.value !== undefined) {
       throw wrong(`--${token.name}: takes no value, got "${token.value}"`)

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { constants } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { CllmError, defined } from '@cllm/core'
+import { CllmError, defined, ownEntry } from '@cllm/core'
 import spawn from 'cross-spawn'
 import { suggestion } from '../config/messages.js'
 import { ignoreInterrupts } from '../process/stop-signal.js'
@@ -136,7 +136,7 @@ server, or starts one if none serves the model. Arguments after \`--\` go to the
     ...serverFlags,
   },
   async run({ flags, words: [name = ''], rest }, io) {
-    const agent = Object.hasOwn(agents, name) ? agents[name] : undefined
+    const agent = ownEntry(agents, name)
     if (agent === undefined) {
       throw wrong(`unknown agent ${name}${suggestion(name, Object.keys(agents))}: one of ${names}`)
     }

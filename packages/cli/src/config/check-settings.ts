@@ -1,5 +1,5 @@
 import { isQuantized, type KvCacheType } from '@cllm/backend-llamacpp/kv-cache-type'
-import { CllmError, PluginRegistry } from '@cllm/core'
+import { CllmError, ownEntry, PluginRegistry } from '@cllm/core'
 import {
   areLoopback,
   builtInProtocols,
@@ -154,7 +154,7 @@ function* checkModels(find: Find): Generator<string> {
 
 function* checkModel(label: string, model: ServedModel): Generator<string> {
   for (const [key, value] of Object.entries(model)) {
-    const format = formats[key]
+    const format = ownEntry(formats, key)
     if (format === undefined) {
       yield `${label}: unknown setting ${key} of a model${suggestion(key, known)}`
     } else if (!accepts(format, value)) {

@@ -1,7 +1,7 @@
 import { homedir, userInfo } from 'node:os'
 import path from 'node:path'
 import { readFileSync, existsSync } from 'node:fs'
-import type { AdapterSource } from '@cllm/core'
+import { type AdapterSource, ownEntry } from '@cllm/core'
 import { orInvalid } from './messages.js'
 import { format, splitAtCommas, type ValueFormat } from './options/value-format.js'
 
@@ -60,8 +60,7 @@ const templates = readData('chat-templates') as Readonly<Record<string, string>>
 export const templateNames: readonly string[] = Object.keys(templates)
 
 /** The Jinja template that llama-server knows by this name; undefined: there is none. */
-export const namedTemplate = (name: string): string | undefined =>
-  Object.hasOwn(templates, name) ? templates[name] : undefined
+export const namedTemplate = (name: string): string | undefined => ownEntry(templates, name)
 
 /** Whether a chat template is given as Jinja and not as a file. */
 const isInlineTemplate = (template: string): boolean => /\{\{|\{%/.test(template)

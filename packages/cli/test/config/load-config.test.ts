@@ -434,10 +434,11 @@ t.test('several models', async (t) => {
     '--model: expected NAME=SPEC for each of several models, got c',
   ])
   const wrong =
-    'models:\n  a: { spec: b, slots: 0, slot: 2 }\n  aliases: { x: c }\nmodel: { id: mine }\n'
+    'models:\n  a: { spec: b, slots: 0, slot: 2, toString: 1 }\n  aliases: { x: c }\nmodel: { id: mine }\n'
   t.same(problemsOf({ yaml: wrong }), [
     '/etc/cllm.yaml:2: models.served: a: slots: expected a whole number from 1 to 256, got 0',
     '/etc/cllm.yaml:2: models.served: a: unknown setting slot of a model; did you mean slots?',
+    '/etc/cllm.yaml:2: models.served: a: unknown setting toString of a model',
     '/etc/cllm.yaml:4: model.id: has no effect together with /etc/cllm.yaml:2: models.served',
     '/etc/cllm.yaml:3: models.aliases: expected one of a, got c',
   ])

@@ -1,4 +1,4 @@
-import { entryOf } from '../defined.js'
+import { entryOf, ownEntry } from '../defined.js'
 import type { PartContext, PartFactory, PartToken } from '../contracts/plugin.js'
 import * as parts from '../engine/engine-parts.js'
 import { CllmError } from '../errors/cllm-error.js'
@@ -76,7 +76,7 @@ export class PartCatalog {
   /** @throws `invalid_configuration` for a part that does not exist, or a name that is not provided */
   check(choice: PartChoice): void {
     for (const part of Object.keys(choice)) {
-      const token = replaceableParts[part]
+      const token = ownEntry(replaceableParts, part)
       if (token === undefined) throw unknown('use', part, Object.keys(replaceableParts))
       this.chosen(token, choice)
     }

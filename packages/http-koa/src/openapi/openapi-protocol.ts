@@ -112,7 +112,7 @@ interface Schema {
 interface Operation {
   readonly summary: string
   readonly tags: readonly string[]
-  readonly parameters?: readonly { readonly name: string; readonly in: string }[]
+  readonly parameters?: readonly Readonly<Record<'name' | 'in', string> & { required?: boolean }>[]
   readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: Schema }>> }
 }
 
@@ -143,8 +143,8 @@ function entry(path: string, method: string, { summary, parameters = [], request
     const need = required.includes(name) ? 'required' : ''
     return `<tr><td><code>${escape(name)}</code><td>${escape(typeText(property))}<td>${need}</tr>`
   })
-  const inputs = parameters.map(({ name, in: place }) =>
-    input(name, ` data-in="${place}"${place === 'path' ? ' required' : ''}`),
+  const inputs = parameters.map(({ name, in: place, required }) =>
+    input(name, ` data-in="${place}"${required === true ? ' required' : ''}`),
   )
   const parts = Object.entries(properties).map(([name, { type, format, const: only = '' }]) => {
     if (type === undefined) return ''
@@ -153,9 +153,9 @@ function entry(path: string, method: string, { summary, parameters = [], request
   })
   const example = content ? JSON.stringify(exampleOf(content.schema), undefined, 2) : ''
   const body = `<label>Body<textarea rows="${example.split('\n').length + 1}" spellcheck="false">${escape(example)}</textarea></label>`
-  const sent = type === formType ? parts.join('') : body
+  const sent = type === undefined ? '' : type === formType ? parts.join('') : body
   return `<details><summary>${head}</summary><table>${rows.join('')}</table>
-<form enctype="${type ?? ''}" data-method="${method.toUpperCase()}" data-path="${escape(path)}">${inputs.join('')}${method === 'get' ? '' : sent}
+<form enctype="${type ?? ''}" data-method="${method.toUpperCase()}" data-path="${escape(path)}">${inputs.join('')}${sent}
 <button>Send</button> <output></output><pre tabindex="0" role="group" aria-label="Answer"></pre></form></details>`
 }
 

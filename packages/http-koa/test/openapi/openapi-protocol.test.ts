@@ -97,7 +97,15 @@ t.test('the description holds together, and every route of it is there', async (
   t.match(page.headers.get('content-type'), /text\/html/)
   t.match(page.headers.get('content-security-policy'), /default-src 'self'/)
   t.equal(page.headers.get('x-frame-options'), 'DENY')
-  t.match(await page.text(), /name="viewport"[^]*rel="icon"[^]*POST \/v1\/chat\/completions/)
+  const html = await page.text()
+  t.match(html, /name="viewport"[^]*rel="icon"[^]*POST \/v1\/chat\/completions/)
+  t.match(html, /name="conv_id" data-in="query" required>/)
+  t.match(html, /name="model" data-in="query">/, 'what may be left out')
+  t.match(
+    html,
+    /data-path="\/admin\/keys"><label>name <input[^>]*><\/label>\s*<button>/,
+    'nor a body',
+  )
 })
 
 t.test('what succeeds is described, with its status and its type', async (t) => {

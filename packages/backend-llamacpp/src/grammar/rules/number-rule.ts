@@ -62,15 +62,19 @@ function numbers(writer: GbnfWriter, facts: Facts, spend: Spend): string | undef
   return parts.length === 0 ? undefined : writer.rule(parts.join(' | '))
 }
 
-/** The decimals that tell numbers from their limits, and how many more there may be; 0: they would be too many. */
+/**
+ * The decimals that tell numbers from their limits, and how many more there may be; 0: they would be too many.
+ * A limit with more decimals, such as 3.141592653589793, holds as the next number inside of it.
+ */
 function fractionsOf({ minimum, maximum }: Bounds): { decimals: number; further: number } {
   const bounds = [minimum, maximum].filter((bound) => bound !== undefined)
   const isExclusive = bounds.some((bound) => bound.isExclusive)
   const exact = bounds.map(({ value }) => toDecimal(value))
-  const decimals = Math.max(1, ...exact.map((bound) => bound.decimals)) + (isExclusive ? 1 : 0)
-  const size = Math.max(...exact.map(({ digits }) => String(digits).length)) + decimals
-  if (decimals > furtherDigits + 2 || size > precision) return { decimals: 0, further: 0 }
-  return { decimals, further: Math.min(furtherDigits, precision - size) }
+  const needed = Math.max(1, ...exact.map((bound) => bound.decimals)) + (isExclusive ? 1 : 0)
+  const wholes = exact.map((bound) => String(bound.digits).length - bound.decimals)
+  const left = Math.max(0, precision - Math.max(1, ...wholes))
+  const decimals = Math.min(needed, furtherDigits + 2, left)
+  return { decimals, further: Math.min(furtherDigits, left - decimals) }
 }
 
 /** This many multiples are listed one by one, where their digits have too many states. */

@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks'
-import { createEngine, PluginRegistry, systemRandom } from '@cllm/core'
+import { createEngine, ownEntry, PluginRegistry, systemRandom } from '@cllm/core'
 import { LocalEngineClient } from '@cllm/host'
 import {
   batchedBenchRows,
@@ -111,7 +111,7 @@ export async function benchEngine(
   io: CommandIo,
   openHost: typeof modelHost = modelHost,
 ): Promise<number> {
-  const words = argv.map((word) => aliases[word] ?? word)
+  const words = argv.map((word) => ownEntry(aliases, word) ?? word)
   return await command(words, io, openHost)
 }
 

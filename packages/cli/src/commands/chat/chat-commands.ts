@@ -1,5 +1,5 @@
 import { readFile, writeFile } from 'node:fs/promises'
-import { CllmError } from '@cllm/core'
+import { CllmError, ownEntry } from '@cllm/core'
 import type { Output } from '../command.js'
 import type { ServerClient } from '../server/server-client.js'
 import { readMedia, type Message } from './chat-stream.js'
@@ -33,9 +33,9 @@ export function readParameter(
   given: string,
   text: string,
 ): readonly [name: string, value: unknown] {
-  const name = others[given] ?? given
+  const name = ownEntry(others, given) ?? given
   if (name === 'stop') return [name, text]
-  const format = formats[name]
+  const format = ownEntry(formats, name)
   if (format === undefined) {
     const meant = suggestion(name, parameterNames)
     throw wrong(`unknown parameter ${given}: expected one of ${parameterNames.join(', ')}${meant}`)
@@ -126,8 +126,20 @@ async function answerTo(name: string, rest: string, context: ChatContext): Promi
   }
 }
 
+/** What `/set` switches: the words for on and off, and what is said of each. */
+const switches = [
+  ['history', 'nohistory', 'earlier messages are sent along', 'each message stands alone'],
+  ['think', 'nothink', 'the model thinks, where it can', 'the model does not think'],
+  ['verbose', 'quiet', 'figures follow each answer', 'no figures'],
+] as const
+
 function set(rest: string, { settings }: Conversation): string {
   const [, what = '', value = ''] = /^(\S*)\s*([\s\S]*)$/.exec(rest) ?? []
+  for (const [on, off, isOn, isOff] of switches) {
+    if (what !== on && what !== off) continue
+    settings[on] = what === on
+    return `${what === on ? isOn : isOff}\n`
+  }
   const plain = value.replace(/^(["'])([\s\S]*)\1$/, '$2')
   switch (what) {
     case 'parameter': {
@@ -139,18 +151,6 @@ function set(rest: string, { settings }: Conversation): string {
     case 'system':
       settings.system = plain === '' ? undefined : plain
       return plain === '' ? 'no system message\n' : 'set the system message\n'
-    case 'history':
-    case 'nohistory':
-      settings.history = what === 'history'
-      return settings.history ? 'earlier messages are sent along\n' : 'each message stands alone\n'
-    case 'think':
-    case 'nothink':
-      settings.think = what === 'think'
-      return settings.think ? 'the model thinks, where it can\n' : 'the model does not think\n'
-    case 'verbose':
-    case 'quiet':
-      settings.verbose = what === 'verbose'
-      return settings.verbose ? 'figures follow each answer\n' : 'no figures\n'
     case 'format':
       if (plain !== 'json') throw wrong('/set format: expected json')
       settings.parameters['response_format'] = { type: 'json_object' }

@@ -206,6 +206,9 @@ export const plugins = (): ValueFormat<readonly Required<PluginEntry>[]> =>
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 
+/** The longest time, in milliseconds, that a timer of Node takes: a longer one would end at once. */
+const longestMs = 2 ** 31 - 1
+
 /**
  * A time such as `500ms`, `30s` or `2m`, in milliseconds.
  *
@@ -213,6 +216,7 @@ const units: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 
  */
 export function duration(text: string): number {
   const match = /^(\d*\.?\d+)(ms|s|m|h)$/.exec(text)
-  if (match !== null) return Number(match[1]) * (units[match[2] as string] as number)
-  throw new Error('expected a time such as 500ms, 30s or 2m')
+  const ms = match === null ? NaN : Number(match[1]) * units[match[2]!]!
+  if (ms <= longestMs) return ms
+  throw new Error('expected a time such as 500ms, 30s or 2m, at most 596h')
 }

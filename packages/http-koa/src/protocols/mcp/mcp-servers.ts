@@ -1,4 +1,4 @@
-import { CllmError, defined } from '@cllm/core'
+import { CllmError, defined, ownEntry } from '@cllm/core'
 import type { Client } from '@modelcontextprotocol/client'
 import { z } from 'zod'
 import { expectedField } from '../../request/refusals.js'
@@ -106,7 +106,7 @@ export class McpServers {
   }
 
   async #asking<T>(server: string, ask: (client: Client) => Promise<T>): Promise<T> {
-    const options = Object.hasOwn(this.servers, server) ? this.servers[server] : undefined
+    const options = ownEntry(this.servers, server)
     if (options === undefined) {
       const known = this.names.join(', ')
       const message = `There is no MCP server "${server.slice(0, 64)}": there is ${known}`

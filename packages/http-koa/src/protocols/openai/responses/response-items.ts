@@ -1,4 +1,4 @@
-import { defined } from '@cllm/core'
+import { defined, ownEntry } from '@cllm/core'
 import type { FoundState, ChatMessage, ChatToolCall, Logger } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
@@ -167,7 +167,7 @@ export function keptInput(
     const part = isModel ? { type: 'output_text', annotations: [] } : { type: 'input_text' }
     const content = typeof said === 'string' ? [{ ...part, text: said }] : said
     const isOwn = typeof id === 'string' && !taken.has(id)
-    const name = isOwn ? id : `${prefixes[type] ?? 'item'}_${requestId(random)}`
+    const name = isOwn ? id : `${ownEntry(prefixes, type) ?? 'item'}_${requestId(random)}`
     taken.add(name)
     return [
       { status: 'completed', ...item, id: name, type, ...(type === 'message' && { content }) },
