@@ -7,9 +7,11 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { CllmError } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
 import { AnswerPrinter } from '../../src/commands/chat/answer-printer.js'
+import type { AnswerPart } from '../../src/commands/chat/chat-stream.js'
 import { chatInteractively } from '../../src/commands/chat/chat-interactively.js'
 import { Conversation } from '../../src/commands/chat/conversation.js'
 import { ServerClient } from '../../src/commands/server/server-client.js'
@@ -87,20 +89,85 @@ t.test('cllm run answers a prompt, and what is piped in', async (t) => {
   t.equal(await waiting, 130, 'Ctrl-C ends it while nothing ends its input')
 })
 
+/** What a printer writes of an answer that comes in these pieces, on a terminal with this environment or in a pipe. */
+function printed(parts: readonly AnswerPart[], env?: NodeJS.ProcessEnv): string {
+  let written = ''
+  const output = { write: (part: string) => void (written += part), isTTY: env !== undefined }
+  const printer = new AnswerPrinter(output, env !== undefined, env ?? {})
+  for (const part of parts) printer.show(part)
+  printer.end()
+  printer.end()
+  return written.replaceAll('\r\u001B[K', '').replaceAll('\u001B[', '^')
+}
+
 t.test('what a model thinks is shown dimmed in a terminal, and not at all in a pipe', (t) => {
-  const shown = (showThinking: boolean): string => {
-    let written = ''
-    const output = { write: (part: string) => void (written += part), isTTY: showThinking }
-    const printer = new AnswerPrinter(output, showThinking)
-    printer.show({ type: 'thinking', text: '\nHm' })
-    printer.show({ type: 'thinking', text: ', four.' })
-    printer.show({ type: 'text', text: '\n\n4' })
-    printer.end()
-    printer.end()
-    return written
+  const parts = [
+    { type: 'thinking', text: '\nHm' },
+    { type: 'thinking', text: ', four.' },
+    { type: 'text', text: '\n\n4' },
+  ] as const
+  t.equal(printed(parts, {}), '^2mHm^0m^2m, four.^0m\n\n4\n')
+  t.equal(printed(parts, { NO_COLOR: '1' }), 'Hm, four.\n\n4\n')
+  t.equal(printed(parts), '4\n')
+  t.end()
+})
+
+t.test('Markdown has styles in a terminal, and each of its characters in its place', (t) => {
+  const text = `# One \`a\`
+Some **bold \`code\`** words, 2 ** 3 and **kwargs
+\`**\` \`\`a\`b\`\` ***
+  \`\`\`js
+  let a = \`**\` // #
+# no heading
+  \`\`\`
+~~~
+\`\`\`
+~~~
+- **x**: 日本語 #5`
+  const whole = printed([{ type: 'text', text }], {})
+  t.equal(
+    whole,
+    `^1m# One ^0m^2m\`^0m^1;36ma^0m^2m\`^0m
+Some ^2m**^0m^1mbold ^0m^2m\`^0m^1;36mcode^0m^2m\`^0m^2m**^0m words, 2 ** 3 and ^2m**^0m^1mkwargs^0m
+^2m\`^0m^36m**^0m^2m\`^0m ^2m\`\`^0m^36ma^0m^36m\`^0m^36mb^0m^2m\`\`^0m ***
+^2m  ^0m^2m\`\`\`^0m^2mjs^0m
+^36m  let a = ^0m^36m\`^0m^36m**^0m^36m\`^0m^36m // #^0m
+^36m# no heading^0m
+^2m  ^0m^2m\`\`\`^0m
+^2m~~~^0m
+^36m\`\`\`^0m
+^2m~~~^0m
+- ^2m**^0m^1mx^0m^2m**^0m: 日本語 #5
+`,
+  )
+  const plain = (drawn: string): string => drawn.replaceAll(/\^[\d;]+m/g, '')
+  const styles = (drawn: string): string[] =>
+    drawn
+      .split(/(?=\^)/)
+      .flatMap((part) => Array.from(plain(part)).map((each) => each + /^\^[\d;]*|/.exec(part)![0]))
+  const pieces = Array.from(text).map((each) => ({ type: 'text', text: each }) as const)
+  t.same(styles(printed(pieces, {})), styles(whole), 'in whatever pieces it comes')
+  for (const env of [undefined, { NO_COLOR: '1' }, { TERM: 'dumb' }]) {
+    t.equal(printed([{ type: 'text', text }], env), `${text}\n`)
   }
-  t.equal(shown(true), '\u001B[2mHm, four.\u001B[22m\n\n4\n')
-  t.equal(shown(false), '4\n')
+  t.end()
+})
+
+t.test('a terminal counts the seconds until something comes', (t) => {
+  let tick = (): void => {}
+  t.intercept(globalThis, 'setInterval', { value: (run: () => void) => ((tick = run), 1) })
+  let written = ''
+  const write = (part: string): void => void (written += part)
+  const printer = new AnswerPrinter({ write, isTTY: true }, false, {})
+  tick()
+  printer.show({ type: 'thinking', text: 'hidden' })
+  t.match(written, /^\r… \d s$/, 'what is not shown is not come')
+  printer.show({ type: 'text', text: 'Hi' })
+  t.match(written.replaceAll('\u001B[', '^'), /^\r… \d s\r\^KHi$/)
+  tick = () => {}
+  new AnswerPrinter({ write, isTTY: false }, false, {}).end()
+  new AnswerPrinter({ write, isTTY: true }, false, { TERM: 'dumb' }).end()
+  t.match(written, /KHi$/, 'a pipe and a terminal that cannot erase stay as they are')
   t.end()
 })
 
@@ -265,8 +332,12 @@ t.test('a chat in the terminal', async (t) => {
   await type('"""Once\r', '... ')
   const told = await type('upon a time"""\r', /cut off after 20 tokens\)\n\n.*>>> /s)
   t.ok(told.includes((await answerTo('Once\nupon a time')).trimEnd()))
-  await type('Tell me more.\r', /cut off after 20 tokens\)\n\n.*>>> /s)
-  t.match(await type('/show history\r', /user: Tell me more.*>>> /s), 'user: Once\nupon a time\n')
+  await type('\u001B[200~Tell me\rmore.\u001B[201~', 'more.')
+  await type('\r', /cut off after 20 tokens\)\n\n.*>>> /s)
+  t.match(
+    await type('/show history\r', /user: Tell me\nmore\.\n.*>>> /s),
+    'user: Once\nupon a time\n',
+  )
   t.match(await type('/show info\r', /head_count_kv.*>>> /s), /general\.architecture +llama/)
 
   const folder = t.testdir({ 'a.png': 'pixels' })
@@ -283,6 +354,11 @@ t.test('a chat in the terminal', async (t) => {
     model: 'stories',
     messages: [{ role: 'user', content: 'Once\nupon a time' }, {}, {}, {}],
   })
+  t.match(await type('/he\t', '/help'), '/help', 'the tab key completes a command')
+  await type('\r', 'Go on with a saved')
+  await type('/set parameter temp\t', '/set parameter temperature')
+  await type('\u0003', prompt)
+  t.match(await type('/sav x\r', 'unknown'), 'did you mean /save?; /help lists them')
   await type('/load none.json\r', 'error: there is no such file or folder: none.json')
   await type(`/load ${file}\r`, '4 messages')
 
@@ -351,6 +427,65 @@ t.test('a tool is run when the person at the terminal agrees', async (t) => {
   await running
   t.match(await inside(['run', '--mcp', 'stories', 'Hi']), { code: 2, stderr: /needs a chat/ })
 })
+
+t.test(
+  'a question that fails keeps its image for the next one, unless no model here takes it',
+  async (t) => {
+    const failures = ['target_unavailable', 'unsupported', undefined] as const
+    const asked: string[] = []
+    const client = {
+      async *events(_: string, body: object) {
+        asked.push(JSON.stringify(body))
+        yield { choices: [{ delta: { content: 'Half an **ans' } }] }
+        const code = failures[asked.length - 1]
+        if (code !== undefined) throw new CllmError(code, 'no more')
+      },
+    } as unknown as ServerClient
+    const { io, type } = terminal()
+    const conversation = new Conversation(client, 'a model')
+    conversation.attach({ type: 'image_url', image_url: { url: 'data:picture' } })
+    const running = chatInteractively(conversation, client, {
+      ...io,
+      showThinking: false,
+      hasTools: false,
+    })
+    const shown = await type('Look.\r', /error[^]*>>> /)
+    t.match(
+      shown,
+      /ans\S*\nerror: no more\nwhat is attached goes with the next question\n/,
+      'in a line of its own',
+    )
+    t.match(await type('Look again.\r', /error[^]*>>> /), /error: no more\n[^w]*>>> /)
+    await type('And now?\r', />>> /)
+    await type('/bye\r', '')
+    await running
+    t.same(
+      asked.map((body) => body.includes('data:picture')),
+      [true, true, false],
+    )
+  },
+)
+
+t.test(
+  'cllm run --url takes another program’s server, which may list models as OpenAI does',
+  async (t) => {
+    const server = createServer((request, response) => {
+      response.statusCode = request.url === '/v1/models' ? 200 : 404
+      if (request.url !== '/v1/chat/completions') return response.end('{"data":[{"id":"other"}]}')
+      const usage = { prompt_tokens: 1, completion_tokens: 1 }
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.end(
+        `data: ${JSON.stringify({ choices: [{ delta: { content: 'Hi' } }], usage })}\n\n`,
+      )
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.teardown(() => server.close())
+    const at = ['--url', `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`]
+    t.match(await inside(['run', 'How are you?', ...at]), { code: 0, stdout: 'Hi\n', stderr: '' })
+    const wrong = await inside(['run', 'another', 'How are you?', ...at])
+    t.match(wrong, { code: 1, stderr: /does not serve another: expected one of other\n/ })
+  },
+)
 
 t.test('what is not sent along is not forgotten', async (t) => {
   const client = new ServerClient({ url: new URL(url), apiKey: key })

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import type { KoaProtocol } from '../routes/koa-context.js'
 import { defineProtocol, PROTOCOLS } from '../routes/define-protocol.js'
@@ -23,7 +24,7 @@ type Describe = () => OpenApiDocument
 const showPage = (_call: Call, describe: Describe) =>
   new Reply(docsPage(describe()), { type: 'html' })
 
-const showScript = () => new Reply(docsScript, { type: 'js' })
+const showScript = () => new Reply(fileOf('docs.js'), { type: 'js' })
 
 const routes: readonly Route<Describe>[] = [
   get('/openapi.json', 'open', 'This description', (_call, describe) => describe()),
@@ -50,50 +51,9 @@ export const openApi = defineProtocol({
   create: (_options, services) => openApiProtocol({ protocols: services.get(PROTOCOLS) ?? [] }),
 })
 
-const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-summary{cursor:pointer}code{font-weight:600}table{border-collapse:collapse;margin:.5rem 0}
-td,th{text-align:left;padding:.1rem 1rem .1rem 0;vertical-align:top}label{display:block;margin:.5rem 0}
-input,textarea,button{font:inherit}textarea{font:14px/1.4 monospace;display:block;box-sizing:border-box;width:100%}
-pre{max-height:24rem;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}`
-
-/** Sends the page's forms and shows the answers as they come. */
-const docsScript = `'use strict'
-const send = async (form, signal, status, text) => {
-  const headers = {}
-  let path = form.dataset.path
-  const query = new URLSearchParams()
-  for (const { name, value, dataset } of form.querySelectorAll('input')) {
-    if (dataset.in === 'path') path = path.replace('{' + name + '}', () => encodeURIComponent(value))
-    else if (dataset.in === 'query' && value !== '') query.set(name, value)
-  }
-  const key = document.getElementById('key').value.trim()
-  if (key !== '') headers.Authorization = 'Bearer ' + key
-  const json = form.querySelector('textarea')?.value.trim() || undefined
-  if (json !== undefined) headers['Content-Type'] = 'application/json'
-  const body = form.enctype === '${formType}' ? new FormData(form) : json
-  // Relative, so that it is the same server behind a proxy's prefix.
-  const address = '.' + path + (String(query) && '?' + query)
-  const answer = await fetch(address, { method: form.dataset.method, headers, body, signal })
-  status.textContent = answer.status + ' ' + answer.statusText
-  const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader()
-  for (let part; reader && !(part = await reader.read()).done; ) text.append(part.value)
-}
-document.addEventListener('submit', async (event) => {
-  event.preventDefault()
-  const form = event.target
-  const [button, status, text] = form.querySelectorAll('button, output, pre')
-  if (button.stop) return button.stop.abort()
-  const { signal } = (button.stop = new AbortController())
-  button.textContent = 'Stop'
-  status.textContent = 'sent'
-  text.textContent = ''
-  await send(form, signal, status, text).catch((error) => {
-    status.textContent = signal.aborted ? 'stopped' : String(error)
-  })
-  button.stop = undefined
-  button.textContent = 'Send'
-})
-`
+/** A file of the page at `/docs`. */
+const fileOf = (name: string): string =>
+  readFileSync(new URL(`../../data/${name}`, import.meta.url), 'utf8')
 
 const escape = (text: string): string =>
   text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`)
@@ -126,13 +86,12 @@ function docsPage({ info, tags, paths }: OpenApiDocument): string {
     )
     return `<h2>${escape(name)}</h2>${entries.join('')}`
   })
-  const title = `${escape(info.title)} ${escape(info.version)}`
-  return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>${title}</title>
-<style>${style}</style><script src="docs/send.js" defer></script><main><h1>${title}</h1>
-<p>${escape(info.description)} For programs: <a href="openapi.json">openapi.json</a>.</p>
-<label>API key, where the server has any: <input id="key" type="password" autocomplete="off"></label>
-${sections.join('\n')}</main></html>`
+  const parts = {
+    title: escape(`${info.title} ${info.version}`),
+    description: escape(info.description),
+    sections: sections.join('\n'),
+  }
+  return fileOf('docs.html').replace(/{{(\w+)}}/g, (_, name: keyof typeof parts) => parts[name])
 }
 
 function entry(path: string, method: string, { summary, parameters = [], requestBody }: Operation) {

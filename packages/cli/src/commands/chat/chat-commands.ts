@@ -1,6 +1,5 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { CllmError, ownEntry } from '@cllm/core'
-import type { Output } from '../command.js'
 import type { ServerClient } from '../server/server-client.js'
 import { readMedia, type Message } from './chat-stream.js'
 import type { Conversation, SavedConversation } from './conversation.js'
@@ -57,7 +56,7 @@ const help = `  /set          Change a setting
   /load <file>  Go on with a saved conversation
   /clear        Forget the conversation
   /bye          Leave; also Ctrl-D
-  /?            This list
+  /help         This list; also /?
 
 Ctrl-C stops an answer, and leaves at an empty prompt. """ begins and ends an input of several lines.
 `
@@ -77,31 +76,36 @@ const showHelp = `  /show info      The model
   /show template  The model's chat template
 `
 
-/** The first words of the commands, for completion with the tab key. */
-export const chatCommandNames = Array.from(help.matchAll(/^ {2}(\/\S+)/gm), ([, name]) => name!)
+/** The commands with their first words, for completion with the tab key. */
+export const chatCommands: readonly string[] = [
+  ...Array.from(
+    (help + setHelp + showHelp).matchAll(/^ {2}(\/\w+(?: \w+)?)/gm),
+    ([, command]) => command!,
+  ),
+  ...parameterNames.map((name) => `/set parameter ${name}`),
+]
 
 /** What the commands act on. */
 interface ChatContext {
   readonly conversation: Conversation
   readonly client: ServerClient
-  readonly output: Output
 }
 
 /**
- * Runs a line that begins with `/`. Returns whether the conversation goes on.
+ * Runs a line that begins with `/`. Returns what to say; undefined: the conversation is over.
  *
  * @throws CllmError what is wrong with the command
  */
-export async function runChatCommand(line: string, context: ChatContext): Promise<boolean> {
-  const [, name = '', rest = ''] = /^(\/\S*)\s*([\s\S]*)$/.exec(line.trim()) ?? []
-  if (name === '/bye' || name === '/exit') return false
-  context.output.write(await answerTo(name, rest, context))
-  return true
-}
-
-async function answerTo(name: string, rest: string, context: ChatContext): Promise<string> {
+export async function runChatCommand(
+  line: string,
+  context: ChatContext,
+): Promise<string | undefined> {
   const { conversation } = context
+  const [, name = '', rest = ''] = /^(\/\S*)\s*([\s\S]*)$/.exec(line.trim()) ?? []
   switch (name) {
+    case '/bye':
+    case '/exit':
+      return undefined
     case '/?':
     case '/help':
       return rest.includes('set') ? setHelp : rest.includes('show') ? showHelp : help
@@ -122,7 +126,7 @@ async function answerTo(name: string, rest: string, context: ChatContext): Promi
       conversation.restore(await load(fileIn(rest, name)))
       return `${conversation.messages.length} messages\n`
     default:
-      throw wrong(`unknown command ${name}; /? lists them`)
+      throw wrong(`unknown command ${name}${suggestion(name, chatCommands)}; /help lists them`)
   }
 }
 

@@ -5,7 +5,7 @@ import { reasonOf } from '../../config/messages.js'
 import type { CommandIo, Input, Output } from '../command.js'
 import type { ServerClient } from '../server/server-client.js'
 import { printAnswer } from './answer-printer.js'
-import { runChatCommand, chatCommandNames } from './chat-commands.js'
+import { runChatCommand, chatCommands } from './chat-commands.js'
 import type { Conversation, Tools } from './conversation.js'
 
 const prompt = '>>> '
@@ -19,71 +19,39 @@ export async function chatInteractively(
 ): Promise<void> {
   const { stdin, stdout: output, signal } = io
   if (stdin === undefined) return
-  const typed = new MultiLine()
-  const terminal = chatTerminal(stdin, output, () => typed.drop())
+  const context = { conversation, client }
+  const terminal = chatTerminal(stdin, output)
+  const shown = { ...io, notes: output }
+  const answer = async (question: string): Promise<string> => {
+    await terminal.stoppable(async (stopped) => {
+      await printAnswer(conversation, question, AbortSignal.any([signal, stopped]), shown)
+    })
+    return '\n'
+  }
   const leave = (): void => terminal.close()
   signal.addEventListener('abort', leave, { once: true })
   output.write(`${conversation.model}: /? for help, /bye to leave\n`)
   try {
     if (io.hasTools) conversation.offer(await mcpTools(client, signal, terminal))
     for (;;) {
-      const line = await terminal.line(typed.isOpen ? going : prompt)
-      if (line === undefined) return
-      const input = typed.push(line)
-      if (input === undefined || input.trim() === '') continue
+      const input = await terminal.next(prompt)
+      if (input === undefined) return
+      if (input.trim() === '') continue
       try {
-        if (!input.startsWith('/')) await answer(input)
-        else if (!(await runChatCommand(input, { conversation, client, output }))) return
+        const isCommand = input.startsWith('/')
+        const said = isCommand ? await runChatCommand(input, context) : await answer(input)
+        if (said === undefined) return
+        output.write(said)
       } catch (error) {
         // What goes wrong with one question does not end the chat.
         if (signal.aborted) return
         output.write(`error: ${reasonOf(error)}\n`)
+        if (conversation.hasMedia) output.write('what is attached goes with the next question\n')
       }
     }
   } finally {
     signal.removeEventListener('abort', leave)
     terminal.close()
-  }
-
-  async function answer(question: string): Promise<void> {
-    const { showThinking } = io
-    await terminal.stoppable(async (stopped) => {
-      const either = AbortSignal.any([signal, stopped])
-      await printAnswer(conversation, question, either, { output, notes: output, showThinking })
-    })
-    output.write('\n')
-  }
-}
-
-const quotes = '"""'
-
-/** Collects what is typed into whole inputs: a line, or all lines between two `"""`. */
-class MultiLine {
-  #lines: string[] | undefined
-
-  /** Whether the input goes on in the next line. */
-  get isOpen(): boolean {
-    return this.#lines !== undefined
-  }
-
-  /** Takes a line; returns the whole input, or undefined while it goes on. */
-  push(line: string): string | undefined {
-    if (this.#lines === undefined) {
-      if (!line.trimStart().startsWith(quotes)) return line
-      this.#lines = []
-      line = line.trimStart().slice(quotes.length)
-    }
-    const end = line.lastIndexOf(quotes)
-    this.#lines.push(end === -1 ? line : line.slice(0, end))
-    if (end === -1) return undefined
-    const input = this.#lines.join('\n')
-    this.drop()
-    return input.trim()
-  }
-
-  /** Forgets the lines so far. */
-  drop(): void {
-    this.#lines = undefined
   }
 }
 
@@ -108,10 +76,8 @@ async function mcpTools(
       if (!(await terminal.consent(`Run ${name} ${given}?`))) return 'The user refused this call.'
       try {
         const body = { name, arguments: JSON.parse(given === '' ? '{}' : given) as unknown }
-        const { content } = (await client.post('/mcp/call', body, stopped)) as {
-          readonly content: string
-        }
-        return content
+        const made = (await client.post('/mcp/call', body, stopped)) as { readonly content: string }
+        return made.content
       } catch (error) {
         if (stopped.aborted) throw error
         // The model may call it in another way.
@@ -121,27 +87,17 @@ async function mcpTools(
   }
 }
 
-/** Where lines are typed, and what Ctrl-C does there. */
-interface ChatTerminal {
-  /** The next line; undefined when the input ends or somebody leaves. */
-  line(prompt: string): Promise<string | undefined>
-  /** Asks in the middle of an answer; lines that were typed before are no answer to it. */
-  consent(question: string): Promise<boolean>
-  /**
-   * Runs something that Ctrl-C stops, by aborting the signal. What is typed meanwhile is not shown;
-   * whole lines are the next ones.
-   */
-  stoppable(run: (signal: AbortSignal) => Promise<void>): Promise<void>
-  close(): void
-}
+type ChatTerminal = ReturnType<typeof chatTerminal>
 
-/** Reads lines from a terminal, with history and editing. */
-function chatTerminal(
-  input: Input,
-  output: Output,
-  /** Called for Ctrl-C in the middle of an input of several lines. */
-  onDrop: () => void,
-): ChatTerminal {
+/** What goes on: a paste, or lines of which the first begins with `"""`, up to the next one. */
+const open = /^\s*"""(?![^]*""")/
+const quoted = /^\s*"""([^]*)"""[^]*$/
+
+/** Asks a terminal to say where what is pasted begins and ends. */
+const [pasteOn, pasteOff] = ['\u001B[?2004h', '\u001B[?2004l']
+
+/** Reads inputs from a terminal, with history and editing: lines, or several that are pasted or in `"""`. */
+function chatTerminal(input: Input, output: Output) {
   let isMuted = false
   const echo = new Writable({
     write(chunk: Buffer, _, done) {
@@ -149,71 +105,93 @@ function chatTerminal(
       done()
     },
   })
-  const { columns } = output as Partial<NodeJS.WriteStream>
-  Object.assign(echo, { isTTY: true, columns })
-  const lines: string[] = []
+  const window = output as Partial<NodeJS.WriteStream>
+  const fit = (): void => {
+    Object.assign(echo, { isTTY: true, columns: window.columns })
+    echo.emit('resize')
+  }
+  fit()
+  window.on?.('resize', fit)
+  const inputs: string[] = []
+  let typed = ''
+  let isPasting = false
   let isClosed = false
+  let isAsking = false
   let wake = (): void => {}
   let stop: (() => void) | undefined
   const reader = createInterface({
     input,
     output: echo,
     terminal: true,
-    completer: (line: string) => [
-      line.startsWith('/') ? chatCommandNames.filter((name) => name.startsWith(line)) : [],
-      line,
-    ],
+    completer: (line: string) => [completions(line), line],
+  })
+  const show = (prompt: string): void => {
+    reader.setPrompt(prompt)
+    if (!isClosed) reader.prompt()
+  }
+  output.write(pasteOn)
+  input.on('keypress', (_, { name }: { readonly name?: string }) => {
+    if (name === 'paste-start' || name === 'paste-end') isPasting = name === 'paste-start'
   })
   reader.on('line', (line) => {
-    lines.push(line)
+    typed += line
+    if (isPasting || open.test(typed)) {
+      typed += '\n'
+      if (!isPasting) show(going)
+      return
+    }
+    inputs.push(typed.replace(quoted, (_, text: string) => text.trim()))
+    typed = ''
     wake()
   })
   reader.on('close', () => {
     isClosed = true
+    window.off?.('resize', fit)
+    output.write(pasteOff)
     wake()
   })
-  let isOpen = false
-  let isAsking = false
   reader.on('SIGINT', () => {
     if (stop !== undefined) {
       stop()
-      if (isAsking) lines.push('') // which is no consent
+      if (isAsking) inputs.push('') // which is no consent
       wake()
-    } else if (reader.line === '' && !isOpen) reader.close()
+    } else if (reader.line + typed === '') reader.close()
     else {
-      isOpen = false
-      onDrop()
+      typed = ''
       reader.write(null, { ctrl: true, name: 'u' })
       output.write('\n')
-      reader.setPrompt(prompt)
-      reader.prompt()
+      show(prompt)
     }
   })
-  const terminal: ChatTerminal = {
-    async line(beginning) {
-      isOpen = beginning !== prompt
-      reader.setPrompt(beginning)
-      if (!isClosed) reader.prompt()
-      while (lines.length === 0) {
+  const terminal = {
+    /** The next input; undefined when there is no more or somebody leaves. */
+    async next(beginning: string): Promise<string | undefined> {
+      show(typed === '' ? beginning : going)
+      while (inputs.length === 0) {
         if (isClosed) {
           output.write('\n')
           return undefined
         }
         await new Promise<void>((resolve) => (wake = resolve))
       }
-      return lines.shift()
+      return inputs.shift()
     },
-    async consent(question) {
-      const typed = lines.splice(0)
+    /** Asks in the middle of an answer; what was typed before is no answer to it. */
+    async consent(question: string): Promise<boolean> {
+      const before = inputs.splice(0)
       isMuted = false
       isAsking = true
-      const answer = await terminal.line(`${question} [y/N] `)
+      const answer = await terminal.next(`${question} [y/N] `)
       isAsking = false
       isMuted = stop !== undefined
-      lines.unshift(...typed)
+      inputs.unshift(...before)
       return /^\s*y(es)?\s*$/i.test(answer ?? '')
     },
-    async stoppable(run) {
+    /**
+     * Runs something that Ctrl-C stops, by aborting the signal. What is typed meanwhile is not shown;
+     * whole inputs are the next ones.
+     */
+    async stoppable(run: (signal: AbortSignal) => Promise<void>): Promise<void> {
       const controller = new AbortController()
       stop = () => controller.abort()
       isMuted = true
@@ -228,3 +206,9 @@ function chatTerminal(
   }
   return terminal
 }
+
+/** The commands that begin with a line, up to their next word. */
+const completions = (line: string): string[] =>
+  chatCommands.filter(
+    (known) => known.startsWith(line) && !known.slice(line.length).trimEnd().includes(' '),
+  )

@@ -68,6 +68,11 @@ export class Conversation {
     this.#attached = [...this.#attached, ...media]
   }
 
+  /** Whether an image or a sound waits for the next question. */
+  get hasMedia(): boolean {
+    return this.#attached.length > 0
+  }
+
   /** Forgets the messages. */
   clear(): void {
     this.#messages = []
@@ -89,11 +94,11 @@ export class Conversation {
    * Asks, and yields the answer. What the model wrote stays in the conversation, also when it is
    * stopped. When the conversation is longer than a slot, its oldest messages are left out.
    *
-   * @throws CllmError the server's error; the question then does not stay in the conversation
+   * @throws CllmError the server's error; the question then does not stay in the conversation, and its images and
+   *   sounds wait for the next one, unless the model takes none
    */
   async *ask(text: string, signal: AbortSignal): AsyncGenerator<AnswerPart> {
     const attached = this.#attached
-    this.#attached = []
     const content = attached.length === 0 ? text : [...attached, { type: 'text', text }]
     const question: Message = { role: 'user', content }
     const { history } = this.settings
@@ -126,10 +131,13 @@ export class Conversation {
         }
       }
     } catch (error) {
+      // What the model does not take, it would not take again.
+      if (CllmError.isInstance(error) && error.code === 'unsupported') this.#attached = []
       if (!signal.aborted) throw error
     }
     if (answer === '' && signal.aborted) return
     exchange.push({ role: 'assistant', content: answer })
+    this.#attached = []
     this.#messages = [...(history ? earlier : before), ...exchange]
   }
 

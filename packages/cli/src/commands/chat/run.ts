@@ -43,9 +43,7 @@ In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
     const [spec, prompt] = modelAndPrompt(words)
     const isChat = prompt === undefined && io.stdin?.isTTY === true
     if (flags.mcp && !isChat) {
-      throw wrong(
-        '--mcp asks you before each call: it needs a chat in a terminal, without a prompt',
-      )
+      throw wrong('--mcp asks before each call: it needs a chat in a terminal, without a prompt')
     }
     const media = await Promise.all(flags.image.map(readMedia))
     if (flags.think && flags.nothink) throw wrong('--think and --nothink exclude each other')
@@ -61,14 +59,12 @@ In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
       })
       conversation.attach(...media)
       const showThinking = !flags['hide-thinking'] && io.stdout.isTTY === true
-      if (isChat) {
-        const shown = { ...io, showThinking, hasTools: flags.mcp }
-        await chatInteractively(conversation, server.client, shown)
-      } else {
+      const shown = { ...io, showThinking, hasTools: flags.mcp }
+      if (isChat) await chatInteractively(conversation, server.client, shown)
+      else {
         // Nothing but the answer goes to standard output.
-        const shown = { output: io.stdout, notes: io.stderr, showThinking }
         const signal = AbortSignal.any([io.signal, brokenPipe(io.stdout)])
-        await printAnswer(conversation, question, signal, shown)
+        await printAnswer(conversation, question, signal, { ...shown, notes: io.stderr })
       }
       return io.signal.aborted ? interrupted : 0
     } finally {

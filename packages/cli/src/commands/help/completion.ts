@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { ownEntry } from '@cllm/core'
 import { catalog } from '../../models/catalog/catalog.js'
 import { type CommandIo, defineCommand } from '../command.js'
 import { wrong } from '../flags.js'
@@ -6,8 +8,6 @@ import { commands } from './command-table.js'
 
 /** The words that can follow each command, by its name; '' has the commands themselves. */
 type Words = ReadonlyMap<string, readonly string[]>
-
-const scripts: Readonly<Record<string, (words: Words) => string>> = { bash, zsh, fish }
 
 /** `cllm completion` */
 export const run = defineCommand({
@@ -20,7 +20,7 @@ Prints a script that completes commands, flags and models in bash, zsh or fish. 
   cllm completion fish | source`,
   flags: {},
   async run({ words: [shell = ''] }, io) {
-    const script = Object.hasOwn(scripts, shell) ? scripts[shell] : undefined
+    const script = ownEntry(scripts, shell)
     if (script === undefined) throw wrong(`expected bash, zsh or fish, got ${shell}`)
     io.stdout.write(script(await wordsOf(io)))
   },
@@ -58,41 +58,26 @@ async function flagsOf(name: string, { env, signal }: CommandIo): Promise<readon
 }
 
 function bash(words: Words): string {
+  const groups = [...words.keys()]
+    .filter((name) => name.includes(' '))
+    .map((name) => `    '${name}') if ((COMP_CWORD > 2)); then command='${name}'; fi ;;`)
   const cases = [...words].map(([name, own]) => `    '${name}') words='${own.join(' ')}' ;;`)
-  return `# bash completion of cllm
-_cllm() {
-  local cur="\${COMP_WORDS[COMP_CWORD]}" command='' words=''
-  if ((COMP_CWORD > 1)); then command="\${COMP_WORDS[1]}"; fi
-  case "\${COMP_WORDS[1]} \${COMP_WORDS[2]}" in
-${[...words.keys()]
-  .filter((name) => name.includes(' '))
-  .map((name) => `    '${name}') if ((COMP_CWORD > 2)); then command='${name}'; fi ;;`)
-  .join('\n')}
-  esac
-  case "$command" in
-${cases.join('\n')}
-  esac
-  COMPREPLY=($(compgen -W "$words" -- "$cur"))
-  if ((\${#COMPREPLY[@]} == 0)); then COMPREPLY=($(compgen -f -- "$cur")); fi
-}
-complete -o filenames -F _cllm cllm
-`
+  const lines = { GROUPS: groups, CASES: cases }
+  const file = new URL('../../../data/completion.bash', import.meta.url)
+  const script = readFileSync(file, 'utf8')
+  return script.replace(/ *# (GROUPS|CASES)/g, (_, name: keyof typeof lines) =>
+    lines[name].join('\n'),
+  )
 }
 
-function zsh(words: Words): string {
-  return `#compdef cllm
-autoload -U +X bashcompinit && bashcompinit
-${bash(words)}`
-}
+const zsh = (words: Words): string =>
+  `#compdef cllm\nautoload -U +X bashcompinit && bashcompinit\n${bash(words)}`
 
 function fish(words: Words): string {
   const lines = ['# fish completion of cllm']
   for (const [name, own] of words) {
-    const [first = '', second] = name.split(' ')
-    const condition =
-      first === ''
-        ? '__fish_use_subcommand'
-        : `__fish_seen_subcommand_from ${first}${second === undefined ? '' : `; and __fish_seen_subcommand_from ${second}`}`
+    const seen = name.split(' ').map((word) => `__fish_seen_subcommand_from ${word}`)
+    const condition = name === '' ? '__fish_use_subcommand' : seen.join('; and ')
     const plain = own.filter((word) => !word.startsWith('--'))
     if (plain.length > 0) {
       lines.push(`complete -c cllm -f -n '${condition}' -a '${plain.join(' ')}'`)
@@ -103,3 +88,5 @@ function fish(words: Words): string {
   }
   return `${lines.join('\n')}\n`
 }
+
+const scripts: Readonly<Record<string, (words: Words) => string>> = { bash, zsh, fish }

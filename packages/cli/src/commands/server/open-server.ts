@@ -42,7 +42,7 @@ export async function openServer(
   const { url, config } = flags
   const client = new ServerClient(serverAddress(flags, io))
   const { origin } = client.address.url
-  const search = await findModel(client, spec)
+  const search = await findModel(client, spec, url !== undefined)
   if (search !== undefined) {
     const { names, model, isAsked } = search
     const running = model !== undefined && { client, model, close: async () => {} }
@@ -58,7 +58,7 @@ export async function openServer(
       io.stderr.write(`${spec} ${why}; this is ${model}, which the server at ${origin} serves\n`)
       return running
     }
-  } else if (url !== undefined) await servedNames(client) // says why
+  }
   const file = config === undefined ? [] : ['--config', config]
   const named = spec === undefined ? [] : ['--model', spec]
   const server = await startServer([...file, ...named, ...own], io)
@@ -88,12 +88,12 @@ const patienceMs = 3000
  *
  * @param spec - undefined: whichever model the server has
  * @returns the names of its models, and the name of the one that is asked for, or else of the only one that it has
- *   loaded, or of its only one; undefined where no server answers
+ *   loaded, or of its only one; undefined where no server answers, unless it is the one that `--url` names
  * @throws CllmError what a server answers that is there but refuses, such as `unauthenticated`, and
  *   `target_unavailable` where its certificate is not trusted
  */
-async function findModel(client: ServerClient, spec: string | undefined) {
-  const states = await statesOf(client)
+async function findModel(client: ServerClient, spec: string | undefined, isNamed: boolean) {
+  const states = (await statesOf(client)) ?? (isNamed ? await othersStates(client) : undefined)
   if (states === undefined) return undefined
   const names = states.map(({ name }) => name)
   const asked = spec === undefined ? [] : namesOf(spec)
@@ -117,6 +117,10 @@ async function statesOf(client: ServerClient): Promise<readonly ServedModelState
     return undefined
   }
 }
+
+/** The models of another program's server, which may have all of them in memory. */
+const othersStates = async (client: ServerClient) =>
+  (await servedNames(client)).map((name) => ({ name, state: 'loaded' }))
 
 /** Whether a server is there whose certificate this machine does not know. */
 function isUntrusted({ cause }: CllmError): boolean {
