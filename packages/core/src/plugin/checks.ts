@@ -73,6 +73,8 @@ export function checkMade<Made extends object>(
   const has = (need: keyof Made & string): boolean =>
     typeof (made as Partial<Made> | undefined)?.[need] === (need === 'name' ? 'string' : 'function')
   if (needs.every(has)) return made
+  // Its rejection, which nobody waits for, would end the process.
+  if (made instanceof Promise) made.catch(() => {})
   const what = needs.map((need) => withArticle(need === 'name' ? need : `${need} method`))
   const message = `${kind} "${name}": create made no ${kind}, which has ${what.join(' and ')}`
   throw new CllmError('plugin_invalid', message, { details: { [kind]: name } })
@@ -107,15 +109,19 @@ export function optionProblems(error: unknown): string[] {
   })
 }
 
+/** Of what has no options. */
+const noOptions: ObjectSchema<object> = { parse: () => ({}), shape: {} }
+
 /**
  * The options with their defaults. A schema may drop an option that it does not know without a word, as
  * zod's `z.object` does.
  *
+ * @param schema - default: there are no options
  * @param own - those that it has to know. Default: all
  * @throws what the schema throws, and TypeError for an option that it dropped
  */
 export function parseKnown<Options>(
-  schema: OptionsSchema<Options>,
+  schema: OptionsSchema<Options> = noOptions as ObjectSchema<Options>,
   given: GivenOptions,
   own: GivenOptions = given,
 ): Options {

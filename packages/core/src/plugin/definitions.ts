@@ -8,10 +8,11 @@ import {
   noSuchOption,
   optionProblems,
   issuesOf,
+  synchronous,
   type GivenOptions,
   type AnyDefinition,
 } from './checks.js'
-import { CllmError, didYouMean } from '../errors/cllm-error.js'
+import { CllmError, didYouMean, messageOf } from '../errors/cllm-error.js'
 import type { LogitProcessor, SamplerContext } from '../contracts/model/drawing.js'
 import type { SamplerChoice } from '../contracts/model/sampling.js'
 import { invalidField } from '../engine/input/check-request.js'
@@ -71,7 +72,7 @@ export class Definitions<One extends AnyDefinition> {
   options({ name, options: schema }: Pick<One, 'name' | 'options'>, given: GivenOptions): unknown {
     const valid = Object.keys(schema?.shape ?? {})
     const unknown = Object.keys(given).find((option) => !valid.includes(option))
-    if (unknown !== undefined) throw this.#invalid(name, [noSuchOption(unknown, valid)])
+    if (unknown !== undefined) throw this.explained(name, noSuchOption(unknown, valid))
     try {
       return schema?.parse(given) ?? {}
     } catch (error) {
@@ -79,13 +80,27 @@ export class Definitions<One extends AnyDefinition> {
     }
   }
 
-  /** What its schema, or its `create`, threw, with what was to be made. */
-  explained(name: string, cause: unknown): CllmError {
-    return this.#invalid(name, optionProblems(cause), cause)
+  /**
+   * What `create` makes.
+   *
+   * @throws `plugin_invalid` where that lacks one of `needs`, and what `create` throws, with its name
+   */
+  protected made<Made extends object>(
+    name: string,
+    create: () => Made,
+    ...needs: readonly (keyof Made & string)[]
+  ): Made {
+    try {
+      return checkMade(this.kind, name, create(), ...needs)
+    } catch (error) {
+      throw CllmError.isInstance(error) ? error : this.explained(name, error)
+    }
   }
 
-  #invalid(name: string, problems: readonly string[], cause?: unknown): CllmError {
+  /** What its schema, or its `create`, threw, with what was to be made. */
+  explained(name: string, cause: unknown): CllmError {
     const { kind } = this
+    const problems = optionProblems(cause)
     const message = `${kind} "${name}": ${problems.join('; ')}`
     const details = { [kind]: name, problems }
     return new CllmError('invalid_configuration', message, { details, cause })
@@ -113,8 +128,8 @@ export class Catalog<Made extends object> extends Definitions<Definition<Made>> 
    */
   create(name: string, options: GivenOptions = {}): Made {
     const definition = this.find(name)
-    const made = definition.create(this.options(definition, options))
-    return checkMade(this.kind, name, made, this.method)
+    const checked = this.options(definition, options)
+    return this.made(name, () => definition.create(checked), this.method)
   }
 }
 
@@ -143,8 +158,8 @@ export class ProtocolCatalog extends Definitions<ProtocolDefinition> {
   /** @throws `invalid_configuration` or `plugin_invalid` */
   create(name: string, options: GivenOptions, context: unknown): Protocol {
     const definition = this.find(name)
-    const made = definition.create(this.options(definition, options), context)
-    return checkMade('protocol', name, made, 'name')
+    const checked = this.options(definition, options)
+    return this.made(name, () => definition.create(checked, context), 'name')
   }
 }
 
@@ -195,8 +210,19 @@ export class SamplerCatalog extends Definitions<SamplerDefinition> {
         known.length === 0 ? 'no options' : `${known.join(', ')}${didYouMean(unknown, known)}`
       throw invalidField(`${field}.options`, expected, unknown)
     }
-    const processor = definition.create(parse(definition, options, field), context)
-    return checkMade('sampler', definition.name, processor, 'apply')
+    const checked = parse(definition, options, field)
+    const processor = this.made(name, () => definition.create(checked, context), 'apply')
+    return {
+      apply(logits, place) {
+        try {
+          synchronous(processor.apply(logits, place), 'apply')
+        } catch (cause) {
+          // Else the backend, which calls it, is blamed.
+          const message = `sampler "${name}": ${messageOf(cause)}`
+          throw new CllmError('plugin_invalid', message, { details: { sampler: name }, cause })
+        }
+      },
+    }
   }
 }
 

@@ -15,6 +15,23 @@ const ban = defineSampler({
   },
 })
 
+t.test('a sampler that throws, or is async after all, is named in place of its backend', (t) => {
+  const { samplers } = new PluginRegistry()
+  const fails = (name: string, apply: () => unknown) =>
+    samplers.add({ name, doc: 'Fails.', create: () => ({ apply }) })
+  fails('throwing', () => {
+    throw new Error('no luck')
+  })
+  fails('late', async () => await Promise.reject(new Error('no luck')))
+  const place = { position: 0, tokens: [] }
+  const apply = (name: string) => () =>
+    samplers.create([{ name }], context)[0]?.apply(new Float32Array(2), place)
+  const code = 'plugin_invalid'
+  t.throws(apply('throwing'), { code, message: 'sampler "throwing": no luck' })
+  t.throws(apply('late'), { code, message: /^sampler "late": apply returned a promise/ })
+  t.end()
+})
+
 t.test('samplers by name', async (t) => {
   const { samplers } = new PluginRegistry()
   t.same(samplers.names, [])

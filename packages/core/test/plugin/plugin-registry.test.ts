@@ -302,6 +302,32 @@ t.test('protocols by name, with options and a context', async (t) => {
   }
 })
 
+t.test(
+  'what create throws is told by its kind and name, and is no rejection of nobody',
+  async (t) => {
+    const registry = new PluginRegistry()
+    const throwing = (name: string) => ({
+      name,
+      doc: 'Cannot be made.',
+      create(): never {
+        throw new Error('no luck')
+      },
+    })
+    registry.registerRouter(throwing('lost'))
+    registry.registerModelScheduler(throwing('full'))
+    registry.registerProposer(throwing('mute'))
+    registry.registerProtocol(throwing('deaf'))
+    const rejecting = async () => await Promise.reject(new Error('no luck'))
+    registry.registerRouter({ ...throwing('late'), create: rejecting as never })
+    const told = (message: string) => ({ code: 'invalid_configuration', message })
+    t.throws(() => registry.routers.create('lost'), told('router "lost": no luck'))
+    t.throws(() => registry.modelSchedulers.create('full'), told('model scheduler "full": no luck'))
+    t.throws(() => registry.proposers.create('mute'), told('proposer "mute": no luck'))
+    t.throws(() => registry.createProtocol('deaf'), told('protocol "deaf": no luck'))
+    t.throws(() => registry.routers.create('late'), { code: 'plugin_invalid', message: /"late"/ })
+  },
+)
+
 t.test('a create that returns nothing is told by its kind and name', async (t) => {
   const registry = new PluginRegistry()
   const empty = (name: string) => ({ name, doc: 'Made of nothing.', create: () => ({}) as never })

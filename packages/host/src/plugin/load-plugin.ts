@@ -124,12 +124,6 @@ export async function registerPlugin(
 }
 
 function parseOptions(plugin: Plugin, options: Readonly<Record<string, unknown>>, name: string) {
-  if (plugin.options === undefined) {
-    const [first] = Object.keys(options)
-    if (first === undefined) return options
-    const message = `${name}: option "${first}": the plugin takes no options`
-    throw new CllmError('invalid_configuration', message, { details: { plugin: plugin.name } })
-  }
   try {
     return parseKnown(plugin.options, options)
   } catch (cause) {

@@ -129,7 +129,7 @@ t.test('errors name the entry and what is wrong', async (t) => {
   await fails(
     { use: './plain.js', options: { quantum: 3 } },
     'invalid_configuration',
-    'plug-in "./plain.js": option "quantum": the plugin takes no options',
+    'plug-in "./plain.js": there is no option "quantum" (it has no options)',
   )
   const found = /^plug-in "\.?\/?[\w-]+(\.js)?": there is no such package or file, looked up/
   await fails({ use: './no-such.js' }, 'plugin_not_found', found)
@@ -187,7 +187,7 @@ function engineWith(registry: PluginRegistry, use: PartChoice) {
   const client = new LocalEngineClient(engine, registry, counting())
   const ask = async (prompt: readonly number[], more = {}) =>
     await drive(clock, collect(client.submit({ ...greedy(prompt, 4), ...more })))
-  return { backend, ask, client }
+  return { backend, ask, client, engine }
 }
 
 /** The object with other methods before its own. */
@@ -307,7 +307,36 @@ t.test('a KV cache that fails at a request of many leaves none without an answer
   const [bad, good] = await Promise.all(['bad', 'good'].map((id) => refusing.ask([5, 6], { id })))
   t.match(bad, { error: { message: 'broken part' } })
   t.equal(good?.tokens.length, 4)
+  const sampling = engineOver({ onWaiting: ({ id }) => id === '2' && broken() })
+  const samples = [0, 1, 2].map((sample) => sampling.ask([5, 6], { id: `${sample}`, sample }))
+  const [first, second, third] = await Promise.all(samples)
+  t.match([first?.tokens.length, second?.tokens.length, third?.error], [4, 4, { code: 'internal' }])
+  const onAdvanced = (): never => {
+    throw new Error('the first failure')
+  }
+  const failing = engineOver({ onAdvanced, release: broken })
+  t.match((await failing.ask([5])).error, { message: 'the first failure' })
+  t.match(await failing.engine.failed(), { message: 'the first failure' })
 })
+
+t.test(
+  'an observer that empties or sorts what it is told of takes nothing from others',
+  async (t) => {
+    const registry = new PluginRegistry()
+    registry.provide(ENGINE_OBSERVER, 'thief', () => ({
+      onEvents: (events) => void (events as unknown[]).splice(0),
+      onStepStart: (parts) => void (parts as unknown[]).reverse(),
+    }))
+    const { ask } = engineWith(registry, {})
+    const alone = await Promise.all(
+      [1, 2].map((n) => engineWith(new PluginRegistry(), {}).ask([n])),
+    )
+    const both = await Promise.all([1, 2].map((n) => ask([n])))
+    const textsOf = (answers: typeof both) => answers.map(({ tokens }) => tokens)
+    t.same(textsOf(both), textsOf(alone))
+    t.match(await ask([-1]), { error: { code: 'invalid_token' } })
+  },
+)
 
 t.test('an admission that is async after all is told, and admits nobody', async (t) => {
   for (const name of ['check', 'checkCount']) {

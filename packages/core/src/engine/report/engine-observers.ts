@@ -23,6 +23,8 @@ export class EngineObservers {
 
   /** Calls this method of each observer that has it. */
   tell<Method extends keyof EngineObserver>(method: Method, ...told: Told<Method>): void {
+    // One that takes events out or sorts parts would leave requests without an answer, or with another's tokens.
+    for (const list of told) if (Array.isArray(list)) Object.freeze(list)
     for (const observer of this.#observers) {
       const call = observer[method]
       if (call === undefined) continue

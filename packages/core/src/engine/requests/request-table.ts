@@ -81,7 +81,6 @@ export class RequestTable {
     if (sample !== undefined && this.samples.add(sequence)) return
     try {
       this.sharing.onWaiting(sequence, now)
-      this.kv.onWaiting(sequence)
     } catch (error) {
       // Here a plug-in's KV cache is first asked: what it throws is to end this request, not the process.
       this.mark(sequence, CllmError.from(error))
@@ -96,8 +95,11 @@ export class RequestTable {
       this.samples.hold(victim)
     }
     for (const sequence of this.samples.release(now)) {
-      this.sharing.onWaiting(sequence, now)
-      this.kv.onWaiting(sequence)
+      try {
+        this.sharing.onWaiting(sequence, now)
+      } catch (error) {
+        this.mark(sequence, CllmError.from(error))
+      }
     }
   }
 
@@ -247,21 +249,22 @@ export class RequestTable {
     this.between.notify()
   }
 
-  /** Ends all requests. Throws what a KV cache throws that cannot take a slot back, once all are ended. */
+  /** Ends all requests. Throws the error where a KV cache cannot take a slot back, once all are ended. */
   failAll(error: CllmError, now: number): void {
     this.logger.error({ code: error.code, err: error.cause ?? error }, error.message)
     // The last event of some was published already.
     const ends = [...this.#leaving, ...this.all().map((sequence) => [sequence, error] as const)]
     this.#leaving.clear()
-    let failure: CllmError | undefined
+    let isBroken = false
     for (const [sequence, reason] of ends) {
       try {
         this.finish(sequence, now, reason)
       } catch (thrown) {
-        failure ??= CllmError.from(thrown)
+        isBroken = true
+        this.logger.error({ err: thrown }, 'the KV cache could not take a slot back')
       }
     }
-    if (failure !== undefined) throw failure
+    if (isBroken) throw error
   }
 
   #ended(sequence: Sequence, now: number, error?: CllmError): void {

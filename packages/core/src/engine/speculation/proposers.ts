@@ -4,7 +4,7 @@ import type { Drafter, Proposal, Proposer } from '../../contracts/model/drawing.
 import { defineProposer, type ProposerDefinition } from '../../contracts/plugin.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { checkMade, type GivenOptions } from '../../plugin/checks.js'
+import type { GivenOptions } from '../../plugin/checks.js'
 import { Definitions } from '../../plugin/definitions.js'
 import { token } from '../../tokens.js'
 
@@ -218,8 +218,8 @@ export class ProposerCatalog extends Definitions<ProposerDefinition> {
   create(name: string, options: GivenOptions = {}): Proposer | undefined {
     const definition = this.#named(name)
     if (definition === undefined) return undefined
-    const made = definition.create(this.options(definition, options))
-    return checkMade('proposer', definition.name, made, 'begin')
+    const checked = this.options(definition, options)
+    return this.made(definition.name, () => definition.create(checked), 'begin')
   }
 
   /**
