@@ -1,5 +1,5 @@
 import type { Clock, EngineClient, EngineDirectory, GenerateRequest, Logger } from '@cllm/core'
-import { CllmError, defined, silentLogger } from '@cllm/core'
+import { CllmError, defined, silentLogger, synchronous } from '@cllm/core'
 import { overriding, watchStream } from '@cllm/host'
 import { requestScope } from '../security/authenticate.js'
 import type { RequestObserver, RequestWatch } from '../routes/koa-context.js'
@@ -34,6 +34,15 @@ export function watchEngines(
   { observers = [], clock, logger = silentLogger, isGuarded = false }: EngineWatch,
 ): EngineDirectory {
   if (observers.length === 0 && !isGuarded) return directory
+  let isTold = false
+  /** A method may be async after all: its rejection would end the process. */
+  const settle = (told: unknown): void => {
+    if (!(told instanceof Promise)) return
+    told.catch((err: unknown) => {
+      if (!isTold) logger.error({ err }, 'an observer of requests failed; others are not logged')
+      isTold = true
+    })
+  }
   return wrapEngines(directory, (client, model) =>
     overriding(client, {
       submit(request, options) {
@@ -43,7 +52,8 @@ export function watchEngines(
           const now = clock.now()
           for (const watch of watches) {
             try {
-              watch.onEnd(now, error)
+              const told: unknown = watch.onEnd(now, error)
+              if (told !== undefined) settle(told)
             } catch (err) {
               // the others must not wait for its end, nor its client for the rest
               logger.error({ err, model }, 'an observer failed at the end of a request')
@@ -51,7 +61,11 @@ export function watchEngines(
           }
         }
         try {
-          for (const observer of observers) watches.push(observer.onSubmit(submitted))
+          for (const observer of observers) {
+            const watch = observer.onSubmit(submitted)
+            // One that is to refuse requests must not let all of them in.
+            watches.push(watch instanceof Promise ? synchronous(watch, 'onSubmit') : watch)
+          }
         } catch (error) {
           // those who were told before must not wait for its end
           onEnd(CllmError.from(error))
@@ -61,7 +75,10 @@ export function watchEngines(
         return watchStream(client.submit(owned, options), {
           onEvent(event) {
             const now = clock.now()
-            for (const watch of watches) watch.onEvent(event, now)
+            for (const watch of watches) {
+              const told: unknown = watch.onEvent(event, now)
+              if (told !== undefined) settle(told)
+            }
           },
           onEnd,
         })
@@ -70,7 +87,7 @@ export function watchEngines(
         const began = clock.now()
         const tell = (tokens: number, error?: CllmError): void => {
           const made = { model, tokens, ms: clock.now() - began, ...defined({ error }) }
-          for (const observer of observers) observer.onEmbedded?.(made)
+          for (const observer of observers) settle(observer.onEmbedded?.(made))
         }
         try {
           const made = await client.embed(input, options)
@@ -83,7 +100,7 @@ export function watchEngines(
       },
       async setScheduler(policy, options) {
         const info = await client.setScheduler(policy, options)
-        for (const observer of observers) observer.onPolicy?.(model, info.policy)
+        for (const observer of observers) settle(observer.onPolicy?.(model, info.policy))
         return info
       },
       ...(isGuarded && guarded(client)),

@@ -12,6 +12,7 @@ import { openAi } from './openai/openai-protocol.js'
 import { openApi } from '../openapi/openapi-protocol.js'
 import { usage } from './usage/usage-protocol.js'
 import { web } from './web/web-protocol.js'
+import { z } from 'zod'
 import type { ProtocolDefaults } from '../request/build-request.js'
 import { type KoaProtocolDefinition, PROTOCOLS, Services } from '../routes/define-protocol.js'
 import type { KoaProtocol } from '../routes/koa-context.js'
@@ -84,11 +85,24 @@ export function createKoaProtocols(
 const hooks = ['mount', 'observe', 'within', 'around', 'start'] as const
 const mayBeOff = new Set(builtInProtocols.map(({ name }) => name))
 
+/** A route that is otherwise would be reached by no request, or fail each. */
+const routesSchema = z.array(
+  z.looseObject({
+    method: z.enum(['get', 'post', 'put', 'patch', 'delete']),
+    path: z.string().startsWith('/'),
+    access: z.enum(['open', 'user', 'metrics', 'admin']).optional(),
+    handle: z.custom((value) => typeof value === 'function', 'expected a function'),
+  }),
+)
+
 /** In plain JavaScript, `routes` may be misspelt or no list: nothing would be served, without a word. */
 function withRoutes(made: KoaProtocol): KoaProtocol {
-  const { name, routes = [] } = made
-  const isSome = mayBeOff.has(name) || [...hooks, 'routes' as const].some((key) => key in made)
-  if (isSome && Array.isArray(routes)) return made
-  const message = `protocol "${name}": create made one without a list of \`routes\``
+  const { name } = made
+  const isSome = mayBeOff.has(name) || hooks.some((hook) => hook in made)
+  const { error } = routesSchema.safeParse(made.routes ?? (isSome ? [] : undefined))
+  if (error === undefined) return made
+  const [issue] = error.issues
+  const at = ['routes', ...(issue?.path ?? [])].join('.')
+  const message = `protocol "${name}": ${at}: ${issue?.message}`
   throw new CllmError('plugin_invalid', message, { details: { protocol: name } })
 }

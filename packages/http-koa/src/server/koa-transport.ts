@@ -1,6 +1,10 @@
 import Koa from 'koa'
 import {
+  CllmError,
   type EngineDirectory,
+  type Logger,
+  messageOf,
+  synchronous,
   type Transport,
   type TransportAddress,
   type TransportContext,
@@ -106,10 +110,16 @@ export class KoaTransport implements Transport {
     for (const check of security.middleware) app.use(check)
     for (const protocol of options.protocols) {
       if (protocol.within === undefined) continue
-      app.use(async (ctx, next) => await protocol.within?.(ctx.headers, next))
+      app.use(async (ctx, next) => {
+        let answered: Promise<void> | undefined
+        await protocol.within?.(ctx.headers, () => (answered ??= next()))
+        if (answered === undefined) throw invalid(protocol, 'within', 'it answers no request')
+        // One that forgets to wait for it must not lose the answer.
+        await answered
+      })
     }
     app.use(serveRoutes(engines, new UnknownFields()))
-    mountOthers(app, options.protocols, engines)
+    mountOthers(app, options.protocols, engines, context.logger)
     // koa handles its own failures: the promise that it returns never rejects
     this.#server.on('request', app.callback() as RequestListener)
   }
@@ -124,21 +134,32 @@ export class KoaTransport implements Transport {
     { access, observers }: ReturnType<typeof secure>,
     open: OpenRequests,
   ): EngineDirectory {
+    const { clock, logger } = context
     const surroundings = { ...context, ...(access && { access }) }
     const fetcher = mediaUrls && new MediaFetcher(mediaUrls, context.clock)
     let engines = watchEngines(withMediaUrls(context.directory, this.#services.bodies, fetcher), {
-      clock: context.clock,
-      logger: context.logger,
+      clock,
+      logger,
       // what counts for limits is told last: what refuses a request before has not counted it
       observers: [
         ...observers,
-        ...protocols.flatMap((protocol) => protocol.observe?.(surroundings) ?? []),
+        ...protocols.flatMap((one) => {
+          const observe = () => synchronous(one.observe?.(surroundings) ?? [], 'observe')
+          return asked(one, 'observe', logger, observe)
+        }),
         noteFigures(open),
       ].toReversed(),
       isGuarded: access !== undefined,
     })
-    for (const protocol of protocols) engines = protocol.around?.(engines, surroundings) ?? engines
-    for (const protocol of protocols) protocol.start?.(engines, surroundings)
+    for (const protocol of protocols) {
+      const around = () => protocol.around?.(engines, surroundings) ?? engines
+      const made = asked(protocol, 'around', logger, around)
+      if (typeof made.open !== 'function') throw invalid(protocol, 'around', 'it made no directory')
+      engines = made
+    }
+    for (const protocol of protocols) {
+      asked(protocol, 'start', logger, () => protocol.start?.(engines, surroundings))
+    }
     return engines
   }
 
@@ -166,14 +187,41 @@ export class KoaTransport implements Transport {
   }
 }
 
+const invalid = ({ name }: KoaProtocol, hook: string, problem: string, cause?: unknown) =>
+  new CllmError('plugin_invalid', `protocol "${name}": ${hook}: ${problem}`, { cause })
+
+/**
+ * What a protocol's hook returns before the server listens. One that is async is waited for by nobody: its
+ * rejection, which would end the process, is logged.
+ *
+ * @throws `plugin_invalid` that names both, where the hook throws
+ */
+function asked<T>(protocol: KoaProtocol, hook: string, logger: Logger, call: () => T): T {
+  try {
+    const made = call()
+    if (made instanceof Promise) {
+      made.catch((cause: unknown) => {
+        const { message } = invalid(protocol, hook, messageOf(cause))
+        logger.error({ err: cause }, message)
+      })
+    }
+    return made
+  } catch (cause) {
+    throw CllmError.isInstance(cause) ? cause : invalid(protocol, hook, messageOf(cause), cause)
+  }
+}
+
 /** Routes that protocols mount themselves; with API keys they are for admins, as nothing says otherwise. */
 function mountOthers(
   app: Koa<KoaState>,
   protocols: readonly KoaProtocol[],
   engines: EngineDirectory,
+  logger: Logger,
 ): void {
   const router = new Router<KoaState>()
-  for (const protocol of protocols) protocol.mount?.(router, engines)
+  for (const protocol of protocols) {
+    asked(protocol, 'mount', logger, () => protocol.mount?.(router, engines))
+  }
   if (router.stack.length === 0) return
   app.use(async (ctx, next) => {
     const isServed = router.match(ctx.path, ctx.method).route

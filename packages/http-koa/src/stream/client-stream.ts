@@ -16,9 +16,10 @@ export class ClientStream implements StreamWriter {
     private readonly ctx: KoaContext,
     headers: Readonly<Record<string, string>>,
   ) {
+    ctx.set({ ...headers, 'X-Accel-Buffering': 'no' }) // nginx would hold events back
+    // From here on: what is wrong with the headers has an answer yet.
     ctx.respond = false
     ctx.status = 200
-    ctx.set({ ...headers, 'X-Accel-Buffering': 'no' }) // nginx would hold events back
     ctx.res.flushHeaders()
     this.#res = ctx.res
   }

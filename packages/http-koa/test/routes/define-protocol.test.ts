@@ -11,6 +11,7 @@ import {
   defineProtocol,
   protocolsPlugin,
 } from '@cllm/http-koa'
+import { StreamReply } from '@cllm/http-koa/protocol'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
 import { serveDirectory } from '../serve-directory.js'
@@ -101,9 +102,97 @@ t.test('a protocol in plain JavaScript that would serve nothing is told', async 
   for (const made of [{}, { route: [] }, { routes: {} }]) {
     const create = () => ({ name: 'mute', ...made }) as never
     const registry = await registryWith(defineProtocol({ name: 'mute', doc: '-', create }))
-    const message = /protocol "mute": create made one without a list of `routes`/
+    const message = /^protocol "mute": routes: Invalid input: expected array, received/
     t.throws(() => createKoaProtocols(registry), { code: 'plugin_invalid', message })
   }
+})
+
+const ping = { method: 'get', path: '/ping', access: 'open', summary: '-', handle: () => 'pong' }
+/** A protocol with this route and these hooks, as plain JavaScript may have them. */
+const pinging = (more: object, route: object = {}) =>
+  defineProtocol({
+    name: 'ping',
+    doc: '-',
+    create: () => ({ name: 'ping', routes: [{ ...ping, ...route }], ...more }) as never,
+  })
+
+t.test('a route that no request would reach, or that always fails, is told', async (t) => {
+  for (const [route, at] of [
+    [{ method: 'GET' }, 'routes.0.method: '],
+    [{ path: 'ping' }, 'routes.0.path: '],
+    [{ access: 'everyone' }, 'routes.0.access: '],
+    [{ handle: undefined }, 'routes.0.handle: expected a function'],
+  ] as const) {
+    const registry = await registryWith(pinging({}, route))
+    const message = new RegExp(`^protocol "ping": ${at}`)
+    t.throws(() => createKoaProtocols(registry), { code: 'plugin_invalid', message })
+  }
+})
+
+t.test('a hook that fails at the start is told with its protocol', async (t) => {
+  const throwing = (): never => {
+    throw new Error('no luck')
+  }
+  const rejecting = async () => await Promise.reject(new Error('no luck'))
+  for (const [hooks, problem] of [
+    [{ observe: throwing }, 'observe: no luck'],
+    [{ observe: rejecting }, 'observe: observe returned a promise'],
+    [{ around: throwing }, 'around: no luck'],
+    [{ around: (engines: object) => ({ ...engines }) }, 'around: it made no directory'],
+    [{ start: throwing }, 'start: no luck'],
+    [{ mount: throwing }, 'mount: no luck'],
+  ] as const) {
+    const message = new RegExp(`^protocol "ping": ${problem}`)
+    const starting = serveNamed(t, await registryWith(pinging(hooks)))
+    await t.rejects(starting, { code: 'plugin_invalid', message })
+  }
+  const hooks = { start: rejecting, mount: rejecting }
+  const server = await serveNamed(t, await registryWith(pinging(hooks)))
+  t.equal(await (await server.get('/ping')).text(), 'pong')
+  const told = server.log.filter(({ level }) => level === 'error').map(({ message }) => message)
+  t.same(told, ['protocol "ping": start: no luck', 'protocol "ping": mount: no luck'])
+})
+
+t.test('what observes requests fails none of them, and is logged once', async (t) => {
+  const throwing = (): never => {
+    throw new Error('no luck')
+  }
+  const rejecting = async () => await Promise.reject(new Error('no luck'))
+  const ending = { onSubmit: () => ({ onEvent: rejecting, onEnd: throwing }) }
+  const observe = () => [{ onSubmit: () => ({ onEvent: rejecting, onEnd: rejecting }) }, ending]
+  const server = await serveNamed(t, await registryWith(pinging({ observe })))
+  const ask = async (on: typeof server, body: object = {}) =>
+    await on.post('/v1/chat/completions', { ...user('a'), max_tokens: 2, ...body })
+  t.equal((await ask(server)).status, 200)
+  t.match(await (await ask(server, { stream: true })).text(), /\[DONE\]\n\n$/)
+  const told = server.log.filter(({ message }) => message.startsWith('an observer of requests'))
+  t.equal(told.length, 1)
+  const late = pinging({ observe: () => ({ onSubmit: rejecting }) })
+  const refusing = await serveNamed(t, await registryWith(late))
+  t.equal((await ask(refusing)).status, 500, 'one that may refuse does not let everybody in')
+  const [{ fields } = { fields: {} }] = refusing.log.filter(({ level }) => level === 'error')
+  t.match(fields, { err: { message: 'onSubmit returned a promise: it is synchronous' } })
+})
+
+t.test('what is around each request may forget to wait for its answer', async (t) => {
+  const within = (_: object, handle: () => Promise<void>) => void handle()
+  const body = { ...user('a'), max_tokens: 2 }
+  const chat = '/v1/chat/completions'
+  const server = await serveNamed(t, await registryWith(pinging({ within })))
+  t.equal((await server.post(chat, body)).status, 200)
+  const deaf = await serveNamed(t, await registryWith(pinging({ within: () => {} })))
+  const answer = await deaf.post(chat, body)
+  t.equal(answer.status, 500)
+  const message = 'protocol "ping": within: it answers no request'
+  t.match(await answer.json(), { error: { code: 'plugin_invalid', message } })
+})
+
+t.test('a stream of no media type fails, and is not left open', async (t) => {
+  const handle = () => new StreamReply('text/\nplain', () => {})
+  const server = await serveNamed(t, await registryWith(pinging({}, { handle })))
+  const answer = await server.get('/ping')
+  t.equal(answer.status, 500)
+  t.match(await answer.json(), { code: 'internal' })
 })
 
 t.test('a built-in protocol is replaced on purpose only', async (t) => {
