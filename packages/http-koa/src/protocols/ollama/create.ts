@@ -65,7 +65,13 @@ export async function create(call: CallOf<typeof createSchema>, ollama: OllamaCo
   const preset = withParameters(words, { ...parametersOf(base), ...parameters }, logger)
   presets.check(preset)
   if (digest !== undefined) await blobsOf(ollama).serve(name, digest)
-  if (fields.quantize !== undefined) await ensureQuantized(call, from, fields.quantize)
+  if (fields.quantize !== undefined) {
+    await ensureQuantized(call, from, fields.quantize).catch(async (error: unknown) => {
+      // its name would be taken by a model that nobody has made
+      if (digest !== undefined) await ollama.store?.remove(name)
+      throw error
+    })
+  }
   presets.add(preset)
   if (fields.stream === false) return { status: 'success' }
   const first = fields.files === undefined ? `using existing model ${from}` : 'parsing GGUF'
@@ -81,8 +87,7 @@ export async function create(call: CallOf<typeof createSchema>, ollama: OllamaCo
  * can be quantized, and with what.
  */
 async function ensureQuantized(call: Call, from: string, quantize: string): Promise<void> {
-  const info = await call.open(from).client.info()
-  const has = info.model.quantization
+  const { quantization: has } = (await call.open(from).client.info()).model
   if (has.toLowerCase() === quantize.toLowerCase()) return
   const isWhole = /^(b?f16|f32)$/i.test(has)
   throw unsupported(

@@ -45,9 +45,8 @@ export const embeddingsSchema = z.object({ model, options, keep_alive, prompt: t
 
 /** `POST /api/embeddings`, the older form for one text. */
 export async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer> {
-  const { fields } = call
+  const { prompt = '', ...fields } = call.fields
   const client = openOllamaModel(call, fields.model, fields.keep_alive)
-  const { prompt = '' } = fields
   const inputs = prompt === '' ? [] : [await fitting(client, prompt)]
   const made = inputs.length === 0 ? [] : await embedAll(client, inputs, call.signal)
   return { embedding: made[0]?.vector ?? [] }

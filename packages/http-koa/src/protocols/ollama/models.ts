@@ -30,11 +30,10 @@ export const pullSchema = deleteSchema.extend({
 /** `POST /api/pull`: fetches a model from the catalog and reports progress. */
 export async function pull(call: CallOf<typeof pullSchema>, ollama: OllamaContext) {
   const { stream = true, ...fields } = call.fields
-  const { signal } = call
   const lines: PullProgress[] = [{ status: 'pulling manifest' }]
   let say = (progress: PullProgress): unknown => lines.push(progress)
   const onProgress = (progress: PullProgress) => void say(progress)
-  const pulling = ensure(ollama.store).pull(nameIn(fields), { signal, onProgress })
+  const pulling = ensure(ollama.store).pull(nameIn(fields), { signal: call.signal, onProgress })
   if (!stream) {
     await pulling
     return { status: 'success' }
@@ -55,8 +54,7 @@ export async function pull(call: CallOf<typeof pullSchema>, ollama: OllamaContex
 
 /** `DELETE /api/delete`: deletes the file of a model that was fetched. */
 export async function remove(call: CallOf<typeof deleteSchema>, ollama: OllamaContext) {
-  const { fields } = call
-  const name = nameIn(fields)
+  const name = nameIn(call.fields)
   const { presets } = call.engines
   const preset = presets?.find(name)
   presets?.remove(name)
@@ -84,12 +82,11 @@ export const pushSchema = pullSchema.extend({
  * Ollama does it.
  */
 export async function push(call: CallOf<typeof pushSchema>): Promise<Answer> {
-  const { fields } = call
-  const asked = fields.model ?? fields.name ?? ''
-  nameOfOllamaModel(call.engines, asked)
+  const { model, name = '', stream } = call.fields
+  nameOfOllamaModel(call.engines, model ?? name)
   const message = 'This server pushes models nowhere: share the GGUF file or the Modelfile instead'
   const error = new CllmError('unsupported', message, { details: { field: 'model' } })
-  if (fields.stream === false) throw error
+  if (stream === false) throw error
   return new StreamReply(jsonLines, (writer) => {
     writer.write('{"status":"retrieving manifest"}\n')
     writer.write(`${JSON.stringify(ollamaErrorBody(error))}\n`)

@@ -578,6 +578,9 @@ testEach('a model is made of a file that a client sends', async (t) => {
   }
   const hot = await post('/api/create', { ...body, parameters: { temperature: 'hot' } })
   t.same([hot.status, served], [400, []], 'nothing is served before all is checked')
+  const small = await post('/api/create', { ...body, quantize: 'q4_0' })
+  t.match([small.status, await small.json()], [400, { error: /only supported for F16/ }])
+  t.same(served, [], 'nor what was asked for otherwise')
   t.match(await (await post('/api/create', body)).text(), /parsing GGUF[^]*success/)
   t.same(served, ['mine'])
   t.match((await ask('/api/generate', { model: 'mine', prompt: 'euro', stream: false })).json, {
