@@ -374,7 +374,7 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
     const statesOf = ({ clock, ...how }: Keeping, logger = silentLogger) => {
       const command: RedisBus['command'] = async (...words) => {
         // As by a server whose clock is the test's.
-        const time = `{${Math.floor(clock.now() / 1000)}, ${1000 * (clock.now() % 1000)}}`
+        const time = `{${Math.floor(clock.wall() / 1000)}, ${1000 * (clock.wall() % 1000)}}`
         const at = (word: string | Buffer) =>
           typeof word === 'string' ? word.replace("redis.call('time')", time) : word
         return await bus.command(...words.map(at))
@@ -412,7 +412,7 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
     )
   })
   await t.test('a front whose clock is ahead by years removes no states', async (t) => {
-    const clock = { ...systemClock, now: () => 1e13 }
+    const clock = { ...systemClock, wall: () => 1e13 }
     const ahead = { store: { ...bus.store, clock }, command: bus.command.bind(bus) } as RedisBus
     const keeping = { limitBytes: 1e6, maxAgeMs: 600_000 }
     const head = (scope: string) => ({ key: 'of a test', scope, partial: false, tokens: [] })
@@ -515,13 +515,23 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
   await queue.add([])
   await queue.add([{ id: 'late', data: 9, delayMs: 60_000 }])
   for (const id of ['first', 'late']) await queue.remove(id)
+  // As on a machine that slept since this process began.
+  const hourLater = Date.now.bind(Date)
+  Date.now = () => hourLater() + 3_600_000
+  t.teardown(() => (Date.now = hourLater))
+  let putOffAt = Infinity
   await new Promise<void>((resolve) => {
     void queue.process(1, async ({ id, data }, signal) => {
       t.equal(id, `job-${data}`)
       t.equal(signal.aborted, false)
       seen.push(data)
       if (seen.length === 1) throw new Error('the first one fails once')
-      if (seen.length === 2) return 1
+      if (seen.length === 2) {
+        putOffAt = performance.now()
+        return 200
+      }
+      if (data === seen[1] && seen.length > 2)
+        t.ok(performance.now() - putOffAt > 150, 'as long as it said')
       if (seen.length === 4) resolve()
       return undefined
     })

@@ -19,7 +19,8 @@ export async function testSharedStates(
   make: (keeping: Keeping) => SharedStates,
 ): Promise<void> {
   let laterMs = 0
-  const clock = { now: () => Date.now() + laterMs, at: () => () => {} }
+  // As on a machine that slept.
+  const clock = { now: () => 0, wall: () => Date.now() + laterMs, at: () => () => {} }
   const keeping = { limitBytes: 1500, maxAgeMs: dayMs, key: 'secret', clock }
   const [one, other, stranger] = [make(keeping), make(keeping), make({ ...keeping, key: 'guess' })]
   const text = async (states: SharedStates, scope: string) => {

@@ -10,6 +10,10 @@ export class StoppableClock implements Clock {
     return this.clock.now()
   }
 
+  wall(): number {
+    return this.clock.wall()
+  }
+
   at(at: number, callback: () => void): () => void {
     let isCancelled = false
     const run = (): void => {

@@ -7,6 +7,8 @@ const longest = 2 ** 31 - 1
 /** Real time: the monotonic clock, moved to the epoch at start-up. */
 export const systemClock: Clock = Object.freeze({
   now: () => performance.timeOrigin + performance.now(),
+  // oxlint-disable-next-line no-restricted-properties -- this is what is injected
+  wall: () => Date.now(),
   at(at: number, callback: () => void, options: TimerOptions = {}) {
     // Timers count whole milliseconds: rounding up keeps the promise that `now()` has reached `at`.
     const milliseconds = Math.max(0, Math.ceil(at - systemClock.now()))
@@ -50,6 +52,8 @@ export class SimulatedClock implements Clock {
   #now: number
   readonly #timers = new TinyQueue<Timer>([], (a, b) => a.at - b.at || a.turn - b.turn)
   #turns = 0
+  /** What `wall()` is ahead of `now()`: for how long the machine slept, or by how much its clock was set. */
+  aheadMs = 0
 
   constructor(start = 0) {
     this.#now = start
@@ -57,6 +61,10 @@ export class SimulatedClock implements Clock {
 
   now(): number {
     return this.#now
+  }
+
+  wall(): number {
+    return this.#now + this.aheadMs
   }
 
   at(at: number, callback: () => void): () => void {

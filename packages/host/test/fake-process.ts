@@ -6,6 +6,7 @@ import {
   type ToEngine,
 } from '@cllm/host'
 import {
+  type Clock,
   createEngine,
   type EngineOptions,
   PluginRegistry,
@@ -66,6 +67,8 @@ export function channels() {
 
 export interface FakeProcessOptions extends Partial<FakeBackendOptions> {
   readonly clock: SimulatedClock
+  /** What its engine's clock is ahead; default: nothing. */
+  readonly aheadMs?: () => number
   readonly registry?: PluginRegistry
   readonly engine?: Partial<EngineOptions>
   /** Called before each step of the process; what it returns is waited for. */
@@ -124,6 +127,12 @@ export class FakeProcess implements EngineLink {
         }
       }
     }
+    const { aheadMs = () => 0 } = options
+    const engineClock: Clock = {
+      now: () => clock.now() + aheadMs(),
+      wall: () => clock.wall(),
+      at: (at, callback) => clock.at(at - aheadMs(), callback),
+    }
     const load = () => {
       const policy = firstComeFirstServed
       const { backend } = this
@@ -131,7 +140,7 @@ export class FakeProcess implements EngineLink {
       const engine = createEngine({
         backend,
         policy,
-        clock,
+        clock: engineClock,
         random,
         options: options.engine ?? {},
       })

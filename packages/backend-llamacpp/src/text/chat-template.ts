@@ -27,7 +27,7 @@ export class ChatTemplate {
     private readonly template: JinjaTemplate,
     private readonly guard: PlainTextGuard,
     private readonly vocabulary: Vocabulary,
-    private readonly clock: Pick<Clock, 'now'>,
+    private readonly clock: Pick<Clock, 'wall'>,
   ) {}
 
   /** @throws CllmError `invalid_request` with the template's own message when it rejects the conversation */
@@ -37,7 +37,7 @@ export class ChatTemplate {
     const hidden = this.guard.hide({ variables, messages: marked.messages })
     const given = hidden.value.messages
     const isOpen = continueFinalMessage && given.length > 0
-    const date = new Date(this.clock.now())
+    const date = new Date(this.clock.wall())
     // 'Wed, 26 Jul 2024 …'
     const [, day, month, year] = date.toUTCString().split(' ')
     // what templates ask for and no client sends, as llama.cpp's server has it

@@ -87,6 +87,9 @@ const proofs: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     'host/test/supervisor/supervised-engine-client.test.ts': [
       'setting the system clock changes no deadline, timer or watchdog',
     ],
+    'http-koa/test/protocols/usage/usage-protocol.test.ts': [
+      'usage by key and day, and the quota of a month',
+    ],
   },
   'structured output fails open': {
     'backend-llamacpp/test/grammar/structured-output.test.ts': [

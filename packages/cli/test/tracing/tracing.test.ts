@@ -6,6 +6,7 @@ import { FakeBackend } from '@cllm/testing'
 import { koaTransport, nativeProtocol, openAiProtocol } from '@cllm/http-koa'
 import { createPolicy } from '@cllm/scheduler'
 import { createServer } from 'cllm'
+import { systemClock } from '@cllm/core'
 import t from 'tap'
 import { startTracing } from '../../src/commands/serve/tracing.js'
 
@@ -55,6 +56,7 @@ t.test('a span for each request, and none of its words', async (t) => {
   const protocols = [tracing.protocol, nativeProtocol(), openAiProtocol()]
   const server = createServer({
     backend: new FakeBackend({ slots: 2 }),
+    clock: { ...systemClock, wall: () => systemClock.now() + 3_600_000 },
     policy: createPolicy('adaptive+fcfs', {}),
     transports: [koaTransport({ port: 0, protocols })],
   })
@@ -106,6 +108,8 @@ t.test('a span for each request, and none of its words', async (t) => {
   t.equal(failed.status.code, 2)
 
   for (const root of [first, second]) {
+    const aheadMs = Number(BigInt(root.startTimeUnixNano) / 1_000_000n) - systemClock.now()
+    t.ok(Math.abs(aheadMs - 3_600_000) < 600_000, 'by the machine’s clock, which slept for an hour')
     const phases = spans.filter(({ parentSpanId }) => parentSpanId === root.spanId)
     t.same(
       phases.map(({ name }) => name),

@@ -105,7 +105,7 @@ export class JobQueue<Data> {
         async (job, token) => {
           const ms = await run({ id: job.id ?? '', data: job.data as Data }, signal)
           if (ms === undefined) return
-          await job.moveToDelayed(systemClock.now() + ms, token)
+          await job.moveToDelayed(systemClock.wall() + ms, token)
           throw new DelayedError()
         },
         {
@@ -177,16 +177,15 @@ export class JobQueue<Data> {
     if (this.#isMoving || signal.aborted) return
     this.#isMoving = true
     const { clock } = this.parts.bus.store
-    const move = async (): Promise<void> => {
-      await this.#disconnect()
-      await pause(clock, moveMs, signal)
-      if (!signal.aborted) await this.#connect()
-      this.#isMoving = false
-    }
     while (this.#isMoving) {
-      await move().catch((error: unknown) => {
+      try {
+        await this.#disconnect()
+        await pause(clock, moveMs, signal)
+        if (!signal.aborted) await this.#connect()
+        this.#isMoving = false
+      } catch (error) {
         this.parts.logger.debug({ err: error }, 'the queue cannot follow the server')
-      })
+      }
     }
     if (signal.aborted) await this.#disconnect()
   }

@@ -178,13 +178,12 @@ export class WorkerHost {
   /** What the list of members has of it now. */
   #record(): string {
     const { id, info, fingerprint, host } = this.parts
-    const { slots, open, openTokens, backlogTokens, tokenMs } = this.#sessions.load
+    const { state, load: all } = this.#sessions
+    const { slots, open, openTokens, backlogTokens, tokenMs } = all
     const load = { slots, open, openTokens, backlogTokens, ...(tokenMs && { tokenMs }) }
-    const { state } = this.#sessions
-    const { refusedMessages } = this
-    const listedAt = this.#clock.now()
-    const about = { state, info, fingerprint, host, refusedMessages, load, listedAt }
-    const record: WorkerRecord = { kind: 'worker', protocol, id, ...about }
+    const about = { state, info, fingerprint, host, refusedMessages: this.refusedMessages, load }
+    const listedAt = this.#clock.wall()
+    const record: WorkerRecord = { kind: 'worker', protocol, id, ...about, listedAt }
     return JSON.stringify(record)
   }
 }

@@ -1,7 +1,15 @@
 /** Time, injected: the same engine and policies run on real and on simulated time. */
 export interface Clock {
-  /** Milliseconds since the epoch, with fractions; never goes back. */
+  /**
+   * Milliseconds with fractions, for durations and timers: since the epoch as the machine knew it when the process
+   * started. Never goes back, and stands still while the machine sleeps.
+   */
   now(): number
+  /**
+   * Milliseconds since the epoch as the machine knows it now, for dates that are shown, kept, or compared with those of
+   * files and other machines. Jumps, either way, when the machine wakes up or its clock is set.
+   */
+  wall(): number
   /**
    * Calls back once `now()` has reached `at`. The returned function cancels it. A timer alone does
    * not keep a process alive, except with `keepsAlive`.

@@ -26,7 +26,7 @@ export interface ModelStatus {
   readonly recording?: Recording | undefined
   /** What its engines had counted when the last one left memory; the next one's statistics go on from it. */
   readonly past?: EngineStatistics | undefined
-  /** When it is unloaded if unused, in milliseconds of the clock; undefined if it is kept. */
+  /** When it is unloaded if unused, in milliseconds since the epoch; undefined if it is kept. */
   readonly expiresAt: number | undefined
   /** Why it could not be loaded last time. */
   readonly error: CllmError | undefined

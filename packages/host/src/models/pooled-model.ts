@@ -121,6 +121,7 @@ export class PooledModel {
   /** Milliseconds that it would take to have again what its slots held when it was last unused: computed, or read. */
   lostMs = 0
   keepAliveMs = Infinity
+  /** In milliseconds of the clock. */
   expiresAt: number | undefined
   /** Whether it is to go when nobody uses it, whatever its time to live. */
   isUnwanted = false
@@ -150,7 +151,8 @@ export class PooledModel {
   }
 
   get status(): ModelStatus {
-    const { name, state, users, waiters, loads, swaps, expiresAt, error } = this
+    const { name, state, users, waiters, loads, swaps, clock, error } = this
+    const expiresAt = this.expiresAt && this.expiresAt - clock.now() + clock.wall()
     const { info, scheduler, recording, past } = this
     const now = { name, state, users, waiting: waiters.size, expiresAt, error }
     return { ...now, info, scheduler, recording, past, loads, swaps }

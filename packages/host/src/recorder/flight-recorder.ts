@@ -9,7 +9,7 @@ import {
   type RecordedStep,
   type PolicySetting,
 } from '@cllm/core'
-import type { QueuedRequest } from '../remote/channel.js'
+import type { FromEngine, QueuedRequest } from '../remote/channel.js'
 import { type Arrival, type RecordingParts, writeRecording } from './write-recording.js'
 
 /** Limits of the flight recorder. */
@@ -51,6 +51,8 @@ export class FlightRecorder {
   #bytes = 0
   #beginsAt: number
   #info: EngineInfo | undefined
+  /** What the engine's clock is ahead. */
+  #engineAheadMs = 0
   /** The active policy. */
   policy: PolicySetting | undefined
 
@@ -104,13 +106,16 @@ export class FlightRecorder {
   /** A step was computed. */
   onStep(step: RecordedStep): void {
     if (!this.isOn) return
-    this.#steps.add(step)
+    this.#steps.add({ ...step, atMs: step.atMs - this.#engineAheadMs })
     this.#grow(bytesOfStep(step))
   }
 
   /** An engine can take requests. */
-  onReady(info: EngineInfo, scheduler?: PolicySetting): void {
+  onReady({ info, scheduler, now = 0 }: FromEngine & { readonly type: 'ready' }): void {
     this.#info = info
+    const aheadMs = now === 0 ? 0 : now - this.clock.now()
+    // Less is the way of the message. More: the machine slept, or its clock was set, between the starts of the two.
+    this.#engineAheadMs = Math.abs(aheadMs) < 1000 ? 0 : aheadMs
     // The active policy is set on a later engine at once.
     this.policy ??= scheduler
     this.#changed({ atMs: this.clock.now(), change: 'ready' })
@@ -145,6 +150,7 @@ export class FlightRecorder {
       reason,
       beginsAt: begin,
       endsAt: this.clock.now(),
+      aheadMs: this.clock.wall() - this.clock.now(),
       info: this.#info,
       policy: this.policy ?? { policy: '', options: {} },
       arrivals: [...older, ...this.#arrivals.list()],

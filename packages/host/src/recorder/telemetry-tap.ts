@@ -38,7 +38,7 @@ export class TelemetryTap {
 
   /** An engine sent a message. */
   onEngineMessage(message: FromEngine): void {
-    if (message.type === 'ready') this.recorder.onReady(message.info, message.scheduler)
+    if (message.type === 'ready') this.recorder.onReady(message)
     if (message.telemetry === undefined) return
     const { steps, queued, busyMs } = message.telemetry
     for (const one of queued) this.recorder.onQueued(one)

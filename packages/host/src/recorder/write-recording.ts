@@ -40,6 +40,8 @@ export interface RecordingParts {
   readonly reason: string
   readonly beginsAt: number
   readonly endsAt: number
+  /** What the epoch's time is ahead of the clock; default: 0. */
+  readonly aheadMs?: number
   readonly info: EngineInfo
   readonly policy: PolicySetting
   /** Default: one. */
@@ -54,7 +56,7 @@ export interface RecordingParts {
  * that keeps what is equal, and nothing can be guessed from it.
  */
 export function writeRecording(parts: RecordingParts): Recording {
-  const { reason, beginsAt, endsAt, info } = parts
+  const { reason, beginsAt, endsAt, aheadMs = 0, info } = parts
   const [blockOf, sessionOf] = [numbering(), numbering()]
   const since = (atMs: number) => rounded(atMs - beginsAt)
   const arrivals = parts.arrivals.map(({ asked, blocks, had = 0, ...arrival }): ArrivalRecord => {
@@ -75,7 +77,7 @@ export function writeRecording(parts: RecordingParts): Recording {
     schema: 1,
     kind: 'recording',
     reason,
-    beginsAt: rounded(beginsAt),
+    beginsAt: rounded(beginsAt + aheadMs),
     durationMs: rounded(endsAt - beginsAt),
     model: info.model.id,
     limits: info.limits,

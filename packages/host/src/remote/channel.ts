@@ -55,8 +55,13 @@ export type FromEngine = EngineMessage & { readonly telemetry?: EngineTelemetry 
 
 /** A message of an engine. */
 export type EngineMessage =
-  /** The engine can take requests; sent once, first. */
-  | { readonly type: 'ready'; readonly info: EngineInfo; readonly scheduler?: PolicySetting }
+  /** The engine can take requests; sent once, first. `now` is its clock's time; default: that of who hears it. */
+  | {
+      readonly type: 'ready'
+      readonly info: EngineInfo
+      readonly scheduler?: PolicySetting
+      readonly now?: number
+    }
   /** The engine could not start; sent instead. */
   | { readonly type: 'failed'; readonly error: SerializedError }
   /** All events of one step. */

@@ -7,7 +7,7 @@ import type {
   Sequence,
   StepRecord,
 } from '@cllm/core'
-import { defined, blockSize, toRecordedStep } from '@cllm/core'
+import { CLOCK, defined, blockSize, toRecordedStep } from '@cllm/core'
 import type { Channel, FromEngine, ToEngine, QueuedRequest } from './channel.js'
 import { CallServer } from './engine-calls.js'
 import { controlOf } from '../client/engine-control.js'
@@ -42,7 +42,8 @@ export function hostEngine(
   channel.onClose(() => void engine.close())
   const { name: policy, options = {} } = engine.scheduler().policy
   const info = { ...engine.info(), ...defined({ fingerprint }) }
-  heartbeat.send({ type: 'ready', info, scheduler: { policy, options } })
+  const now = engine.features.get(CLOCK).now()
+  heartbeat.send({ type: 'ready', info, scheduler: { policy, options }, now })
 }
 
 /** Milliseconds between two messages about tokenizing. */

@@ -59,7 +59,6 @@ export class StateFolder implements SharedStateFiles {
   /** When what was said last. */
   readonly #said = new Map<string, number>()
 
-  /** @param clock that of the file times: milliseconds since the epoch */
   constructor(
     private readonly options: StateFolderOptions,
     private readonly clock: Clock,
@@ -155,7 +154,7 @@ export class StateFolder implements SharedStateFiles {
   }
 
   async touch({ name }: StateFile): Promise<void> {
-    await readThread.run('use', this.#path(name), this.clock.now()).catch(() => {})
+    await readThread.run('use', this.#path(name), this.clock.wall()).catch(() => {})
   }
 
   async remove({ name }: StateFile): Promise<void> {
@@ -182,7 +181,7 @@ export class StateFolder implements SharedStateFiles {
 
   #limits(more: number) {
     const { folder, limitBytes, maxAgeMs = Infinity } = this.options
-    return { folder, limitBytes, maxAgeMs, more, now: this.clock.now() }
+    return { folder, limitBytes, maxAgeMs, more, now: this.clock.wall() }
   }
 
   /**
@@ -220,9 +219,7 @@ export class StateFolder implements SharedStateFiles {
     const { folder } = this.options
     const saying = `${what}: ${kind}`
     const now = this.clock.now()
-    const since = now - (this.#said.get(saying) ?? -Infinity)
-    // A clock that was set back has said nothing.
-    if (since >= 0 && since < quietMs) return
+    if (now - (this.#said.get(saying) ?? -Infinity) < quietMs) return
     if (this.#said.size >= mostSaid) this.#said.clear()
     this.#said.set(saying, now)
     this.logger.warn({ folder, reason }, `saved states in ${folder}: ${what}: ${reason}`)

@@ -338,10 +338,12 @@ t.test('keep_alive', async (t) => {
   await askFor(2000)
   const end = clock.now()
   t.equal(pool.status().expiresAt, end + 2000)
+  clock.aheadMs = 3_600_000
+  t.equal(pool.status().expiresAt, end + 3_602_000, 'while it sleeps, no time passes')
   await settle(1999)
   t.equal(state(), 'loaded')
   await run(ask(a))
-  t.equal(pool.status().expiresAt, clock.now() + 2000, 'it is the model’s until it says otherwise')
+  t.equal(pool.status().expiresAt, clock.wall() + 2000, 'it is the model’s until it says otherwise')
   const streaming = ask(a, 300)
   await settle(2500)
   t.match(pool.status(), { state: 'loaded', expiresAt: undefined }, 'nothing expires in use')

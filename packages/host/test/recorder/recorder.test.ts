@@ -33,6 +33,7 @@ t.test('what came and what was computed, and nothing that was said', async (t) =
   const { clock, client, run, submit } = recorded({ slots: 4 })
   await run(client.ready())
   await runUntilIdle(clock, 1100)
+  clock.aheadMs = 3_600_000 // the machine slept for an hour
   const shared = promptOf(40)
   const first = { ...greedy(shared, 3), id: 'first', tenant: 'a', priority: 2, session: 'secret' }
   const second = { ...greedy([...shared, 7, 8], 9), id: 'second', session: 'secret', cache: true }
@@ -48,7 +49,7 @@ t.test('what came and what was computed, and nothing that was said', async (t) =
     schema: 1,
     kind: 'recording',
     reason: 'asked',
-    beginsAt: 1000,
+    beginsAt: 3_601_000,
     model: 'fake',
     policy: 'first-come-first-served',
     policyOptions: {},
@@ -130,6 +131,19 @@ t.test('a crash writes down what led to it, whoever was under way', async (t) =>
   )
   await run(client.close())
   t.equal(crashes.length, 1, 'an end that was asked for is no crash')
+})
+
+t.test('an engine that starts after the machine slept has another clock', async (t) => {
+  let aheadMs = 0
+  const { client, run, submit, kill } = recorded({ slots: 1, aheadMs: () => aheadMs })
+  await run(client.ready())
+  for (aheadMs of [3_600_000, -3_600_000]) {
+    kill()
+    await run(submit(greedy([1], 4)))
+    const { steps, durationMs } = await run(client.recording())
+    t.ok(steps.length > 2)
+    t.ok(steps.every(({ atMs }) => atMs >= 0 && atMs <= durationMs))
+  }
 })
 
 t.test('a start that fails is in the next recording, and has none of its own', async (t) => {

@@ -103,7 +103,10 @@ function standing(
   used: UsedOfWindow | null,
   isOver: boolean,
 ): CllmError | undefined {
-  const seconds = Math.ceil((used?.msBeforeNext ?? 0) / 1000)
+  const { msBeforeNext: ms = 0 } = used ?? {}
+  // When the machine's clock is set, counters that go by it are wrong about this: the window ends all the same.
+  const seconds =
+    ms >= 0 && ms <= 1000 * limitWindowSeconds ? Math.ceil(ms / 1000) : limitWindowSeconds
   tell({
     [`x-ratelimit-limit-${unit}`]: String(limit),
     [`x-ratelimit-remaining-${unit}`]: String(Math.max(0, limit - (used?.consumedPoints ?? 0))),

@@ -322,6 +322,23 @@ t.test('the prompt of a request that pauses counts once', async (t) => {
   t.same(used, [53])
 })
 
+t.test(
+  'a clock that is set does not tell clients to wait for an hour, or a negative time',
+  async (t) => {
+    for (const hour of [3_600_000, -3_600_000]) {
+      const used = async () => ({ consumedPoints: 4, msBeforeNext: 30_000 + hour })
+      const counter = () => ({ get: used, penalty: used })
+      const limits = new RateLimits({ requestsPerMinute: 3 }, new SimulatedClock(0), counter)
+      const told: Record<string, string> = {}
+      await t.rejects(
+        limits.count(ann, (headers) => Object.assign(told, headers)),
+        { code: 'rate_limited', message: /try again in 60 s/ },
+      )
+      t.match(told, { 'Retry-After': '60', 'x-ratelimit-reset-requests': '60s' })
+    }
+  },
+)
+
 testEach('keys may change while it runs', async (t) => {
   let keys = [ann]
   const server = await serve({ transport: { security: { keys: keyRing(() => keys) } } })

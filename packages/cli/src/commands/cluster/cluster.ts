@@ -117,8 +117,8 @@ function table(workers: readonly Listed[]): string {
     const { state, info, fingerprint, load, listedAt } = worker
     const { open, slots, backlogTokens, tokenMs } = load
     const cost = typeof tokenMs === 'number' ? tokenMs.toPrecision(3) : ''
-    const seconds = listedAt === undefined ? '' : Math.max(0, (Date.now() - listedAt) / 1000)
-    const seen = seconds === '' ? '' : `${seconds.toFixed(0)} s ago`
+    const seconds = listedAt && Math.max(0, (Date.now() - listedAt) / 1000).toFixed(0)
+    const seen = seconds === undefined ? '' : `${seconds} s ago`
     return [id, state, info.model.id, open, slots, backlogTokens, cost, seen, fingerprint]
   })
   const others = [...protocols].join(', ')

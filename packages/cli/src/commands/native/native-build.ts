@@ -163,7 +163,7 @@ async function buildInto(
     machine,
     compiler,
     flags: compilerFlags,
-    builtAt: new Date(systemClock.now()).toISOString(),
+    builtAt: new Date(systemClock.wall()).toISOString(),
     measured: { model: model ?? measuredModel, threads, figures },
   }
   return await publishBuild(folder, work, info, chosen?.file, media)

@@ -93,7 +93,7 @@ export async function startServing(
       tracing = startTracing(config.telemetry.otlp_endpoint)
     }
     services
-      .set(STARTED_AT, systemClock.now())
+      .set(STARTED_AT, systemClock.wall())
       .set(LOG_LEVEL, everyLevel(parts.level, models.setLogLevel))
       .set(HOLD_FOLDER, holdFolders(logger))
       .set(MODEL_STORE, models.store)

@@ -13,7 +13,7 @@ import {
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources'
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node'
-import { defined, type GenerateEvent, type GenerateRequest } from '@cllm/core'
+import { type Clock, defined, type GenerateEvent, type GenerateRequest } from '@cllm/core'
 
 /** Sends spans of requests to a collector. */
 export interface Tracing {
@@ -40,11 +40,10 @@ export function startTracing(endpoint: string): Tracing {
   })
   // Gives each request its own context, and reads `traceparent`.
   provider.register()
-  const spans = new RequestSpans(provider.getTracer('cllm'))
   return {
     protocol: {
       name: 'tracing',
-      observe: () => spans,
+      observe: ({ clock }) => new RequestSpans(provider.getTracer('cllm'), clock),
       async within(headers, handle) {
         await context.with(propagation.extract(ROOT_CONTEXT, headers), handle)
       },
@@ -60,9 +59,15 @@ export function startTracing(endpoint: string): Tracing {
  * per phase. Spans contain no text of prompts, answers or errors.
  */
 class RequestSpans implements RequestObserver {
-  constructor(private readonly tracer: Tracer) {}
+  constructor(
+    private readonly tracer: Tracer,
+    private readonly clock: Clock,
+  ) {}
 
-  onSubmit({ model, request, at }: ObservedRequest): RequestWatch {
+  onSubmit({ model, request, at: arrivedAt }: ObservedRequest): RequestWatch {
+    // One for the whole span: that the machine's clock is set meanwhile is no duration.
+    const aheadMs = this.clock.wall() - this.clock.now()
+    const at = arrivedAt + aheadMs
     const operation = 'messages' in request.prompt ? 'chat' : 'text_completion'
     const span = this.tracer.startSpan(`${operation} ${model}`, {
       kind: SpanKind.SERVER,
@@ -79,8 +84,8 @@ class RequestSpans implements RequestObserver {
     return {
       onEvent: (event, now) => {
         if (event.type === 'token' && firstTokenAt === undefined) {
-          firstTokenAt = now
-          span.setAttribute('gen_ai.server.time_to_first_token', (now - at) / 1000)
+          firstTokenAt = now + aheadMs
+          span.setAttribute('gen_ai.server.time_to_first_token', (firstTokenAt - at) / 1000)
         } else if (event.type === 'start') {
           span.setAttribute('gen_ai.response.id', event.id)
           span.setAttribute('gen_ai.usage.input_tokens', event.promptTokens)
@@ -90,9 +95,9 @@ class RequestSpans implements RequestObserver {
         if (error !== undefined) {
           span.setAttribute('error.type', error.code)
           span.setStatus({ code: SpanStatusCode.ERROR })
-          if (firstTokenAt !== undefined) this.#phase(span, 'decode', firstTokenAt, now)
+          if (firstTokenAt !== undefined) this.#phase(span, 'decode', firstTokenAt, now + aheadMs)
         }
-        span.end(now)
+        span.end(now + aheadMs)
       },
     }
   }

@@ -132,6 +132,7 @@ t.test('an image that takes long is told of each second', async (t) => {
   let cancelled = 0
   const clock = {
     now: () => now,
+    wall: () => now,
     at: (_at: number, callback: () => void) => {
       due.push(callback)
       return () => void cancelled++

@@ -54,7 +54,7 @@ export async function checkBatch(
   if (kept === undefined || kept.object.status !== 'validating') return kept
   const { input_file_id: input, endpoint } = kept.object
   const { total, errors } = await checkLines(store.lines(input), endpoint)
-  const now = Math.floor(clock.now() / 1000)
+  const now = Math.floor(clock.wall() / 1000)
   const counts = { total, completed: 0, failed: 0 }
   const change: Partial<BatchObject> =
     errors.length > 0

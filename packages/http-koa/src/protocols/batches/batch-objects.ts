@@ -103,7 +103,7 @@ export const newFile = (
   id,
   object: 'file',
   bytes,
-  created_at: Math.floor(clock.now() / 1000),
+  created_at: Math.floor(clock.wall() / 1000),
   filename,
   purpose: 'batch',
 })

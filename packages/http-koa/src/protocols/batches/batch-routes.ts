@@ -143,7 +143,7 @@ export function newBatch(
   { clock, random }: Pick<Call, 'clock' | 'random'>,
   given: Pick<BatchObject, 'endpoint' | 'input_file_id'> & Partial<BatchObject>,
 ): BatchObject {
-  const created = Math.floor(clock.now() / 1000)
+  const created = Math.floor(clock.wall() / 1000)
   return {
     id: newId('batch_', random),
     object: 'batch',

@@ -1,7 +1,7 @@
 import { type Services, entryOf } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { publicError } from '../../errors/error-body.js'
-import { openAiErrorBody } from '../openai/openai-answer.js'
+import { openAiErrorBody, secondsNow } from '../openai/openai-answer.js'
 import { type BatchObject, isUnderWay, type Kept, keyIsGone, type Owner } from './batch-objects.js'
 import {
   type Added,
@@ -83,7 +83,11 @@ export class BatchRunner {
     const changed = await this.parts.store.update(id, (batch) => {
       wasUnderWay = isUnderWay(batch)
       if (!wasUnderWay) return undefined
-      return { status: 'cancelling', cancelling_at: this.#seconds(), ...(errors && { errors }) }
+      return {
+        status: 'cancelling',
+        cancelling_at: secondsNow(this.parts),
+        ...(errors && { errors }),
+      }
     })
     if (wasUnderWay) await this.#stop(id)
     return changed && { batch: changed.object, wasUnderWay }
@@ -128,7 +132,7 @@ export class BatchRunner {
     if (checked?.object.status !== 'in_progress') return
     const { object, owner } = checked
     await answers.open(object)
-    const delayMs = Math.max(0, 1000 * object.expires_at - clock.now())
+    const delayMs = Math.max(0, 1000 * object.expires_at - clock.wall())
     await queue.add([{ ...closing(id, 'expired'), delayMs }])
     let jobs: QueuedJob[] = []
     for await (const { line, at, bytes } of store.lines(object.input_file_id)) {
@@ -224,7 +228,7 @@ export class BatchRunner {
     await this.#leaveLines(id)
     const kept = await store.get('batches', id)
     if (kept !== undefined && isUnderWay(kept.object)) {
-      const now = this.#seconds()
+      const now = secondsNow(this.parts)
       const files = await answers.close(kept, now)
       // Another server has ended it meanwhile.
       if (files === undefined) return
@@ -273,10 +277,6 @@ export class BatchRunner {
       const kept = await this.parts.store.get('batches', id)
       if (kept?.object.status !== 'in_progress') void this.#leaveLines(id)
     }
-  }
-
-  #seconds(): number {
-    return Math.floor(this.parts.clock.now() / 1000)
   }
 }
 

@@ -55,10 +55,8 @@ class FolderQueue implements BatchQueue {
   }
 
   async remove(id: string): Promise<void> {
-    if (!this.#timers.has(id)) return
     this.#timers.get(id)?.()
-    this.#timers.delete(id)
-    this.#ids.delete(id)
+    if (this.#timers.delete(id)) this.#ids.delete(id)
   }
 
   async process(concurrency: number, run: DoBatchJob, onBegin: () => Promise<void>): Promise<void> {
@@ -156,7 +154,7 @@ export function openFolder(store: BatchFolder, parts: FolderQueueParts): OpenBat
     async hold() {
       const hold = await parts.hold()
       answers.forget()
-      await store.sweep(clock.now() - uploadMs).catch((error: unknown) => {
+      await store.sweep(clock.wall() - uploadMs).catch((error: unknown) => {
         logger.warn({ err: error }, 'what is left of uploads cannot be removed')
       })
       return hold

@@ -122,7 +122,7 @@ export async function ps(call: Call, ollama: OllamaContext): Promise<Answer> {
   const { engines: directory } = call
   const models = loadedModels(directory).map(async (id) => {
     const { model, limits, capabilities } = await infoOf(directory, id)
-    const year = call.clock.now() + 365 * 24 * 3_600_000
+    const year = call.clock.wall() + 365 * 24 * 3_600_000
     return {
       ...(await describe(call, id, ollama)),
       expires_at: timeText(directory.status(id).expiresAt ?? year),

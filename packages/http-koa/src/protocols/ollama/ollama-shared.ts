@@ -86,7 +86,7 @@ export const timeText = (milliseconds: number): string => new Date(milliseconds)
 /** What every chunk of an answer begins with. */
 export const chunkHead = ({ clock }: Call, model: string) => ({
   model,
-  created_at: timeText(clock.now()),
+  created_at: timeText(clock.wall()),
 })
 
 /** Ollama's documented defaults; penalties are off. */

@@ -46,7 +46,8 @@ export interface OpenAiContext {
 }
 
 /** Seconds since the epoch. */
-export const secondsNow = (call: Call): number => Math.floor(call.clock.now() / 1000)
+export const secondsNow = ({ clock }: Pick<Call, 'clock'>): number =>
+  Math.floor(clock.wall() / 1000)
 
 /** The fingerprint of an engine that has none, and the build of all, as llama-server writes both; clients only compare it. */
 export const unknownFingerprint = 'b0-cllm'

@@ -48,7 +48,7 @@ export class UsageLedger implements RequestObserver {
         else if (event.type === 'token') generatedTokens++
         else if (event.type === 'end' && isNew) cachedTokens = event.usage.cachedTokens
       },
-      onEnd: (now, error) => {
+      onEnd: (_now, error) => {
         const { byKey } = this.#used ?? {} // else it is read with this
         if (key) byKey?.set(key.name, (byKey.get(key.name) ?? 0) + promptTokens + generatedTokens)
         const tenant = key?.tenant ?? this.#tenantOf(request)
@@ -56,7 +56,7 @@ export class UsageLedger implements RequestObserver {
         // What goes on was noted as unfinished when it stopped.
         const unfinished = (error === undefined ? 0 : 1) - (isNew ? 0 : 1)
         const counts = { promptTokens, cachedTokens, generatedTokens }
-        const day = dayOf(now)
+        const day = dayOf(this.clock.wall())
         const requests = isNew ? 1 : 0
         this.#safely(() => {
           this.journal.add({ day, ...who, model, requests, unfinished, ...counts })
@@ -79,19 +79,14 @@ export class UsageLedger implements RequestObserver {
     const { month, byKey } = this.#safely(() => this.#ofMonth()) ?? {}
     if ((byKey?.get(name) ?? 0) < tokensPerMonth) return
     const message = `The key "${name}" has used up its ${tokensPerMonth} tokens of ${month} (UTC)`
-    throw new CllmError('rate_limited', message, {
-      details: { limit: tokensPerMonth, month, retryAfterMs: this.#restOfMonthMs() },
-    })
-  }
-
-  #restOfMonthMs(): number {
-    const now = this.clock.now()
-    const date = new Date(now)
-    return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1) - now
+    const now = new Date(this.clock.wall())
+    const retryAfterMs = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1) - now.getTime()
+    const details = { limit: tokensPerMonth, month, retryAfterMs }
+    throw new CllmError('rate_limited', message, { details })
   }
 
   #ofMonth() {
-    const month = dayOf(this.clock.now()).slice(0, 7)
+    const month = dayOf(this.clock.wall()).slice(0, 7)
     if (this.#used?.month === month) return this.#used
     const byKey = new Map<string, number>()
     for (const { key, promptTokens, generatedTokens } of this.journal.month(month)) {
@@ -140,7 +135,7 @@ const routes: readonly Route<UsageJournal>[] = [
 
 function show(call: QueryCallOf<typeof querySchema>, journal: UsageJournal): Answer {
   const { query } = call
-  const today = dayOf(call.clock.now())
+  const today = dayOf(call.clock.wall())
   const { from = `${today.slice(0, 7)}-01`, to = today } = query
   const by = query.by.split(',').map(groupOf)
   const sums = new UsageSums(by)

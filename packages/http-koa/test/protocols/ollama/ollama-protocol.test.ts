@@ -96,7 +96,7 @@ testEach('what is served', async (t) => {
 })
 
 testEach('generate and chat', async (t) => {
-  const { ask, stream, id } = await start(t)
+  const { ask, stream, id, clock } = await start(t)
   const messages = [{ role: 'user', content: 'euro' }]
   t.match((await ask('/api/generate', { prompt: 'euro', stream: false })).json, {
     model: id,
@@ -107,6 +107,9 @@ testEach('generate and chat', async (t) => {
     total_duration: 0,
     eval_count: 4,
   })
+  clock.aheadMs = 3_600_000
+  const slept = { created_at: '1970-01-01T01:00:01.000Z', total_duration: 0 }
+  t.match((await ask('/api/generate', { prompt: 'euro', stream: false })).json, slept)
   t.match((await ask('/api/generate', { prompt: 'euro', raw: true, stream: false })).json, {
     response: 'raw',
   })

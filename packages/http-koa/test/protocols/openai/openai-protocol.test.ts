@@ -156,7 +156,7 @@ testEach('models', async (t) => {
 })
 
 testEach('chat completions', async (t) => {
-  const { ask, stream } = await start(t)
+  const { ask, stream, clock } = await start(t)
   const { json, headers } = await ask(chat, { ...user('euro'), seed: 5, model: null })
   t.match(headers.get('x-request-id'), /^[0-9a-f]{32}$/)
   t.match(json, {
@@ -174,6 +174,8 @@ testEach('chat completions', async (t) => {
     usage: { completion_tokens: 4, prompt_tokens_details: { cached_tokens: 0 } },
     timings: { predicted_n: 4 },
   })
+  clock.aheadMs = 3_600_000
+  t.match((await ask(chat, user('euro'))).json, { created: 3601 }, 'the machine slept for an hour')
   const usage = json['usage'] as Record<string, number>
   t.equal(usage['total_tokens'], (usage['prompt_tokens'] ?? 0) + 4)
 

@@ -99,6 +99,12 @@ t.test('usage by key and day, and the quota of a month', async (t) => {
     error: 'by: expected day, key, tenant, model, instead got "hour"',
   })
   t.equal((await second.usage('?from=yesterday')).status, 400)
+  second.clock.aheadMs = 31 * 86_400_000 // the machine slept for a month
+  t.equal((await second.ask('ann', 1)).status, 200, 'it is another month')
+  t.match(await (await second.usage('?by=day,key')).json(), {
+    from: '1970-02-01',
+    usage: [{ day: '1970-02-01', key: 'ann', requests: 1 }],
+  })
 })
 
 t.test('a request that pauses is one, and tenants without keys are bounded', (t) => {

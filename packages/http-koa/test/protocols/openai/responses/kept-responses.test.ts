@@ -57,7 +57,8 @@ async function start(
   const warned: string[] = []
   const warn = (_: object, message: string) => void warned.push(message)
   const logger = { debug() {}, info() {}, warn, error: warn }
-  const clock: Clock = { now: () => server.clock.now(), at: () => () => {} }
+  const [now, wall] = [() => server.clock.now(), () => server.clock.wall()]
+  const clock: Clock = { now, wall, at: () => () => {} }
   const files = new StateFolder({ limitBytes: 1e6, isUrgent: true, ...more, folder }, clock, logger)
   let inFiles = 0
   const counted = async <T>(work: Promise<T>) => {
