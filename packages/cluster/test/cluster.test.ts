@@ -858,6 +858,27 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.match(copies, [{ isOpen: false }])
   })
 
+  void t.test('a queue ends while it moves and no server is there', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const bus = await RedisBus.connect({ url: server.url })
+    t.teardown(async () => await bus.close())
+    const another = bus.another.bind(bus)
+    const queue = await JobQueue.open<number>(bus, 'batch', silentLogger)
+    await queue.process(1, async () => undefined)
+    await ask(server, 'REPLICAOF', '127.0.0.1', '1')
+    const isMoving = new Promise<void>((resolve) => {
+      bus.another = async (options) => {
+        await server.kill()
+        setImmediate(resolve)
+        return await another(options)
+      }
+    })
+    await t.rejects(queue.add([{ id: 'job', data: 1 }]), { code: 'cluster_unavailable' })
+    await isMoving
+    await queue.close()
+  })
+
   void t.test('one that is starved at the start has its time', async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())

@@ -1,4 +1,5 @@
 import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
+import { ClientClosedError } from '@redis/client'
 import type { RedisAddress, RedisClient } from './redis-client.js'
 import { connectTo, isTimeout, renew, socketLimitMs, unreachable } from './redis-client.js'
 
@@ -30,6 +31,8 @@ export class Connections {
   readonly logger: Logger
   /** Others that follow these to another server. */
   readonly #followers: RedisClient[] = []
+  /** Those whose server is not there yet. */
+  readonly #opening = new Set<RedisClient>()
   #renewedAt = -Infinity
   #renewed: Promise<unknown> = Promise.resolve()
 
@@ -98,7 +101,10 @@ export class Connections {
     client.on('error', (error: unknown) => {
       this.logger.debug({ err: error }, 'a connection to the cluster is lost')
     })
-    await client.connect()
+    this.#opening.add(client)
+    await client.connect().finally(() => this.#opening.delete(client))
+    // It says nothing when it is closed before it is there.
+    if (!client.isOpen) throw new ClientClosedError()
     if (follows) this.#followers.push(client)
     return client
   }
@@ -114,7 +120,7 @@ export class Connections {
   }
 
   close(): void {
-    for (const client of this.#all) if (client.isOpen) client.destroy()
+    for (const client of [...this.#all, ...this.#opening]) if (client.isOpen) client.destroy()
   }
 
   get #all(): readonly RedisClient[] {
