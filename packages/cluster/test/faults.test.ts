@@ -648,6 +648,13 @@ t.test('a worker that dies is lost once, however long the list still has it', as
     ['silent'],
     'one that lists itself again is used again',
   )
+  const leaver = await startOne(clock, server, 'leaver')
+  await later(clock, 1000)
+  await drive(clock, leaver.worker.drain())
+  await leaver.worker.close()
+  await later(clock, 1000)
+  t.equal(front.client('fake').workers.members.length, 1)
+  t.equal(lost.length, 2, 'one that drains to its end is no loss')
   t.match(directory.status(), { state: 'loaded' })
   await front.close()
   await mortal.client.close()

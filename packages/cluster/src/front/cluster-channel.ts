@@ -111,11 +111,13 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
   }
 
   #onLost(member: Member, reason: string): void {
-    const { id } = member.record
+    const { record, state } = member
+    const { id } = record
     if (this.#members.get(id) !== member) return
     this.#members.delete(id)
     if (this.closed !== undefined) return
-    this.parts.logger.warn({ worker: id, reason }, 'a worker is lost')
+    if (state === 'draining') this.parts.logger.info({ worker: id, reason }, 'a worker has left')
+    else this.parts.logger.warn({ worker: id, reason }, 'a worker is lost')
     this.#placing.onLost(id)
     this.#calls.onLost(id)
   }
