@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
 import { localSources } from './models/local-sources.js'
-import { firstChildOf, gone, quickModel, serve, start } from './plain-process.js'
+import { firstChildOf, gone, quickModel, serve, start, story } from './plain-process.js'
 import { model } from './serve-process.js'
 import { until } from './until.js'
 
@@ -79,6 +79,48 @@ t.test('a measurement in a process of its own ends with the one that started it'
   const [code] = await asked.ended
   t.ok(code === 130 || code === 1, `the one inside ends first, with ${code}`)
   await gone(asked.inner)
+})
+
+t.test('what nothing catches in a plug-in ends its process with a line of the log', async (t) => {
+  const folder = t.testdir({
+    'floating.js': `
+      const error = () => new Error('nobody waits for this')
+      export default {
+        name: 'floating', apiVersion: 1,
+        register(host) {
+          host.registerProtocol({ name: 'floating', doc: '-', create: () => ({ name: 'floating', routes: [
+            { method: 'get', path: '/float', access: 'open', summary: '-', handle() { void Promise.reject(error()) } },
+          ] }) })
+          host.registerSampler({ name: 'floating', doc: '-', create: () => ({ apply() { void Promise.reject(error()) } }) })
+        },
+      }`,
+  })
+  const log = join(folder, 'log')
+  const plugin = ['--plugin', join(folder, 'floating.js')]
+  const served = await serve(t, {}, ...plugin, '--log-level', 'error', '--log-file', log)
+  const told = async () =>
+    (await readFile(log, 'utf8'))
+      .split('\n')
+      .filter((line) =>
+        line.includes('nothing catches this, the process ends: nobody waits for this'),
+      )
+  const sampled = await served.generate({
+    ...story,
+    max_tokens: 2,
+    samplers: [{ name: 'floating' }],
+  })
+  await sampled.text()
+  t.equal((await told()).length > 0, true, "in the engine's process")
+  const before = (await told()).length
+  await fetch(`${served.url}/float`).catch(() => {})
+  t.same(await served.exit, [1, null])
+  const lines = await told()
+  t.equal(lines.length, before + 1)
+  t.match(JSON.parse(lines.at(-1)!), {
+    level: 50,
+    code: 'internal',
+    err: { stack: /floating\.js/ },
+  })
 })
 
 t.test('a program that loads a model keeps its own handler of signals', async (t) => {

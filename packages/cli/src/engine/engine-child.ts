@@ -15,7 +15,7 @@ import {
 } from '@cllm/core'
 import { hostEngine, SlotFolder, StateFolder, TouchedMemory } from '@cllm/host'
 import { fallbackPolicy } from '@cllm/scheduler'
-import { createLogger } from '../process/logger.js'
+import { createLogger, tellUncaught } from '../process/logger.js'
 import { loadRegistry } from '../plugins/load-registry.js'
 import { ignoreStopSignals } from '../process/stop-signal.js'
 import { availableCores, availableMemory } from './available.js'
@@ -44,6 +44,7 @@ process.once('message', (message) => void start((message as StartMessage).settin
 
 async function start(settings: EngineSettings): Promise<void> {
   const ownLogger = createLogger(settings.log)
+  tellUncaught(ownLogger)
   const channel = parentChannel(process, (level) => {
     ownLogger.level = level
   })

@@ -1,6 +1,6 @@
 import { mkdirSync, openSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { attempt, type Logger } from '@cllm/core'
+import { attempt, CllmError, type Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
 import pino from 'pino'
 import type { CllmConfig } from '../config/options/schema.js'
@@ -54,6 +54,21 @@ export const createLogger = (
 ): LevelledLogger => {
   const paths = content ? secretPaths : [...secretPaths, ...contentPaths]
   return pino({ level, redact: { paths, censor: '[redacted]' } }, open(file, terminal))
+}
+
+/**
+ * Logs what nothing catches and so ends this process, such as a rejection in a plug-in that nobody waits for. It
+ * ends all the same; the result ends the listening.
+ */
+export function tellUncaught(logger: Logger): () => void {
+  const tell = (error: unknown): void => {
+    const { code, message } = CllmError.from(error)
+    attempt(() =>
+      logger.error({ code, err: error }, `nothing catches this, the process ends: ${message}`),
+    )
+  }
+  process.on('uncaughtExceptionMonitor', tell)
+  return () => void process.off('uncaughtExceptionMonitor', tell)
 }
 
 /** The level of this process's logger; it sets those of other processes, too. */

@@ -12,6 +12,7 @@ import type { CommandIo } from '../command.js'
 import { wrong } from '../flags.js'
 import { configHelp } from '../help/config-help.js'
 import { prepareServing } from '../serve/prepare-serving.js'
+import { tellUncaught } from '../../process/logger.js'
 import { stopped, unlessStopped } from '../../process/stop-signal.js'
 import { connectBus, processName } from './join-cluster.js'
 
@@ -38,6 +39,7 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   if (readyFile !== null) orInvalid(() => rmSync(readyFile, { force: true }), `${unusable} removed`)
   const parts = await prepareServing(loaded, io, true)
   const { logger } = parts
+  const untell = tellUncaught(logger)
   // A cluster that is not there is told before a model is fetched.
   const bus = await connectBus(config.cluster, logger)
   try {
@@ -53,6 +55,7 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   } finally {
     await bus.close()
     await parts.crashes.written()
+    untell()
   }
 }
 

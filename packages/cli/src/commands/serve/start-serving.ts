@@ -21,7 +21,7 @@ import { hasMediaLibrary } from '../../engine/native-library.js'
 import { openKeyRing, type OpenKeyRing } from '../../keys/keys.js'
 import { withChosenModel } from '../../models/choose-model.js'
 import { type Served, servedPool } from '../../models/served/served-pool.js'
-import { everyLevel } from '../../process/logger.js'
+import { everyLevel, tellUncaught } from '../../process/logger.js'
 import type { Tracing } from './tracing.js'
 import type { CommandIo } from '../command.js'
 import { prepareServing } from './prepare-serving.js'
@@ -61,6 +61,7 @@ export async function startServing(
   const { config } = loaded
   const parts = await prepareServing(loaded, io, !isFront, extras.logger)
   const { logger } = parts
+  const untell = tellUncaught(logger)
   let models: Served
   if (isFront) {
     // Here alone, as it loads the client of a cluster.
@@ -80,6 +81,7 @@ export async function startServing(
       // However it ended: what failed last is what is looked for.
       await tracing?.shutdown()
       await parts.crashes.written()
+      untell()
     }
   }
   try {
