@@ -159,10 +159,10 @@ function groupOf(name: string): UsageGroup {
   throw expectedField('by', `${usageGroups.join(', ')}, instead got "${name.slice(0, 64)}"`)
 }
 
-/** A cell of CSV. What a spreadsheet would take for a formula is made a text. */
+/** A cell of CSV. A name that a spreadsheet would take for a formula is made a text. */
 function cell(value: string | number | null): string {
-  const text = value === null ? '' : String(value)
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
+  if (typeof value !== 'string') return String(value ?? '')
+  const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value
   return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
 }
 

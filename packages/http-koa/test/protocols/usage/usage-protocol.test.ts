@@ -95,6 +95,12 @@ t.test('usage by key and day, and the quota of a month', async (t) => {
     'ann,2,0,6,0,34',
     'key,requests,unfinished,prompt_tokens,cached_tokens,generated_tokens',
   ])
+  const counts = { requests: 0, unfinished: -1, promptTokens: 0, cachedTokens: 0 }
+  const later = { day: '1970-02-01', key: 'ann', tenant: null, ...counts, generatedTokens: 7 }
+  await appendFile(join(folder, '1970-02.jsonl'), JSON.stringify({ ...later, model: 'fake' }))
+  const february = await second.usage('?by=key&format=csv&from=1970-02-01&to=1970-02-01')
+  const [, ann] = (await february.text()).split('\n')
+  t.equal(ann, 'ann,0,-1,0,0,7', 'what went on after midnight was unfinished on the day before')
   t.match(await (await second.usage('?by=hour')).json(), {
     error: 'by: expected day, key, tenant, model, instead got "hour"',
   })
