@@ -858,6 +858,34 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.match(copies, [{ isOpen: false }])
   })
 
+  void t.test(
+    'one whose password is changed says so in the log, and is used when it is back',
+    async (t) => {
+      const server = await RedisServer.start('--requirepass', 'one')
+      t.teardown(async () => await server.kill())
+      const url = server.url.replace('//', '//:one@')
+      const said: unknown[] = []
+      let onReason = (): void => {}
+      const warn = (fields: { readonly reason?: string }): void => {
+        said.push(fields.reason)
+        if (fields.reason !== undefined) onReason()
+      }
+      const bus = await RedisBus.connect({ url, logger: { ...silentLogger, warn } })
+      t.teardown(async () => await bus.close())
+      const admin = await RedisBus.connect({ url })
+      t.teardown(async () => await admin.close())
+      const isTold = new Promise<void>((resolve) => (onReason = resolve))
+      await admin.command('CONFIG', 'SET', 'requirepass', 'two')
+      await admin.command('CLIENT', 'KILL', 'TYPE', 'normal') // but this one
+      await isTold
+      t.match(said, [undefined, /WRONGPASS.*the URL has the wrong user or password/])
+      await admin.command('CONFIG', 'SET', 'requirepass', 'one')
+      const isBack = async () => (await bus.command('PING').catch(() => '')) === 'PONG'
+      while (!(await isBack())) await pause(10)
+      t.equal(said.length, 2)
+    },
+  )
+
   void t.test('a queue ends while it moves and no server is there', async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())

@@ -1,7 +1,14 @@
 import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
 import { ClientClosedError } from '@redis/client'
 import type { RedisAddress, RedisClient } from './redis-client.js'
-import { connectTo, isTimeout, renew, socketLimitMs, unreachable } from './redis-client.js'
+import {
+  connectTo,
+  isTimeout,
+  refusalOf,
+  renew,
+  socketLimitMs,
+  unreachable,
+} from './redis-client.js'
 
 /** How a Redis or Valkey server is reached and used. */
 export interface RedisBusOptions extends RedisAddress {
@@ -127,16 +134,19 @@ export class Connections {
     return [this.writer, this.reader, ...this.#followers]
   }
 
-  /** Once each time, as the client tries again several times a second. */
+  /** Once each time, as the client tries again several times a second, and when the server says why it refuses. */
   #tellOfLosses(): void {
-    let isLost = false
+    let told: string | undefined
     this.writer.on('error', (error: unknown) => {
-      if (!isLost) this.logger.warn({ err: error }, 'the connection to the cluster is lost')
-      isLost = true
+      const reason = refusalOf(error)
+      if (told === undefined || (reason !== undefined && reason !== told)) {
+        this.logger.warn({ err: error, reason }, 'the connection to the cluster is lost')
+      }
+      told = reason ?? told ?? ''
     })
     this.writer.on('ready', () => {
-      if (isLost) this.logger.info({}, 'the connection to the cluster is back')
-      isLost = false
+      if (told !== undefined) this.logger.info({}, 'the connection to the cluster is back')
+      told = undefined
     })
   }
 }
