@@ -134,7 +134,8 @@ function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasCalls: b
  */
 function usageOf(usage: Usage, thinking: number, asked?: MessageRequest) {
   const { promptTokens, cachedTokens, generatedTokens } = usage
-  const created = Math.max(0, Math.min(asked?.keptTokens ?? 0, promptTokens) - cachedTokens)
+  // never the last one, which opens the answer: at 0 Claude Code adds `message_start`'s count to the cache's
+  const created = Math.max(0, Math.min(asked?.keptTokens ?? 0, promptTokens - 1) - cachedTokens)
   const isForHour = asked?.request.keepMs === lifetimes['1h']
   return {
     input_tokens: promptTokens - cachedTokens - created,
