@@ -104,6 +104,15 @@ export const agents: Readonly<Record<string, Agent>> = {
       return { env: { OPENCODE_CONFIG_CONTENT: JSON.stringify(config) } }
     },
   },
+  qwen: {
+    program: 'qwen',
+    install: 'npm install -g @qwen-code/qwen-code',
+    // by arguments: its own settings go before variables
+    setup: ({ url, model, apiKey }) => ({
+      env: { OPENAI_API_KEY: apiKey },
+      args: ['--auth-type', 'openai', '--openai-base-url', `${url}/v1`, '--model', model],
+    }),
+  },
   aider: {
     program: 'aider',
     install: 'pipx install aider-chat',

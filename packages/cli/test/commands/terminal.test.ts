@@ -624,13 +624,15 @@ const { argv, env } = process
 const config = env.OPENCODE_CONFIG_CONTENT && JSON.parse(env.OPENCODE_CONFIG_CONTENT).provider.cllm
 const override = (name) => argv.find((word) => word.startsWith(name + '='))?.split('=')[1]
 const quoted = (name) => JSON.parse(override(name) ?? '""')
+const after = (flag) => argv[argv.indexOf(flag) + 1]
+const qwen = argv.includes('--openai-base-url')
 const claude = env.ANTHROPIC_BASE_URL
 const base = claude
   ? claude + '/v1/messages'
-  : (config?.options.baseURL || env.OPENAI_API_BASE || quoted('model_providers.cllm.base_url')) +
+  : (config?.options.baseURL || env.OPENAI_API_BASE || (qwen && after('--openai-base-url')) || quoted('model_providers.cllm.base_url')) +
     (override('model') ? '/responses' : '/chat/completions')
 const token = env.ANTHROPIC_AUTH_TOKEN || config?.options.apiKey || env.OPENAI_API_KEY || env[quoted('model_providers.cllm.env_key')]
-const model = env.ANTHROPIC_MODEL || (config && Object.keys(config.models)[0]) || env.AIDER_MODEL?.replace('openai/', '') || quoted('model')
+const model = env.ANTHROPIC_MODEL || (config && Object.keys(config.models)[0]) || env.AIDER_MODEL?.replace('openai/', '') || (qwen && after('--model')) || quoted('model')
 const asked = override('model')
   ? { input: 'Once', max_output_tokens: 5 }
   : { messages: [{ role: 'user', content: 'Once' }], max_tokens: 5 }
@@ -646,7 +648,7 @@ fetch(base, {
 
 t.test('cllm launch points an agent at the server', async (t) => {
   const folder = t.testdir({ home: {}, bin: { 'package.json': '{}' } })
-  for (const name of ['claude', 'codex', 'opencode', 'aider']) {
+  for (const name of ['claude', 'codex', 'opencode', 'qwen', 'aider']) {
     const file = join(folder, 'bin', name)
     await writeFile(file, fakeAgent)
     await chmod(file, 0o755)
