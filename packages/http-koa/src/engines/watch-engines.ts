@@ -1,7 +1,7 @@
 import type { Clock, EngineClient, EngineDirectory, GenerateRequest, Logger } from '@cllm/core'
 import { CllmError, defined, silentLogger, synchronous } from '@cllm/core'
 import { overriding, watchStream } from '@cllm/host'
-import { requestScope } from '../security/authenticate.js'
+import { mayChangeServer, requestScope } from '../security/authenticate.js'
 import type { RequestObserver, RequestWatch } from '../routes/koa-context.js'
 
 /** The same models with other clients, each of them for as long as its request (`until`). */
@@ -84,6 +84,7 @@ export function watchEngines(
         })
       },
       async embed(input, options) {
+        for (const observer of observers) observer.onEmbed?.()
         const began = clock.now()
         const tell = (tokens: number, error?: CllmError): void => {
           const made = { model, tokens, ms: clock.now() - began, ...defined({ error }) }
@@ -124,15 +125,13 @@ const guarded = (
     return await client.applyTemplate(messages, { ...options, ...defined({ tenant }) })
   },
   async slotAction(slot, action) {
-    const key = requestScope.getStore()?.key
-    if (key === undefined || key.role === 'admin') return await client.slotAction(slot, action)
+    if (mayChangeServer()) return await client.slotAction(slot, action)
     const message = 'Slots hold what others wrote: saving and restoring needs an admin key'
     throw new CllmError('forbidden', message)
   },
   async explain(id) {
     const report = await client.explain(id)
-    const key = requestScope.getStore()?.key
-    if (key === undefined || key.role === 'admin' || report.tenant === key.tenant) return report
+    if (mayChangeServer() || report.tenant === requestScope.getStore()?.key.tenant) return report
     const message = `There is no request "${id}" under way or among the last that ended`
     throw new CllmError('request_not_found', message, { details: { id } })
   },

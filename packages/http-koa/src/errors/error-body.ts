@@ -76,8 +76,13 @@ const passing: ReadonlySet<string> = new Set(['queue_full', 'wait_too_long', 'mo
 
 /** The headers of a failure's answer. */
 export function errorHeaders(error: CllmError): Record<string, string> {
-  const isTimed = passing.has(error.code) || error.details['retryAfterMs'] !== undefined
-  return isTimed ? { 'Retry-After': String(retryAfter(error)) } : {}
+  const { code, details } = error
+  const isTimed = passing.has(code) || details['retryAfterMs'] !== undefined
+  return {
+    ...(isTimed && { 'Retry-After': String(retryAfter(error)) }),
+    // else OpenAI's and Anthropic's programs try twice more, for as long again, or far too early
+    ...((code === 'timeout' || 'month' in details) && { 'x-should-retry': 'false' }),
+  }
 }
 
 /** Seconds to wait before a retry. */

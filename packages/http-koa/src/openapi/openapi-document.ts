@@ -72,13 +72,12 @@ const header = (description: string, type: string): JsonObject => ({
 })
 
 const limits = 'Rate limits of the key: allowed per minute, remaining, seconds until reset'
-const limitHeader = header(limits, 'string')
 
 /** The headers of answers, for the components of a description. */
 const describedHeaders: JsonObject = {
   'X-Request-Id': header('The id of the request, as in the log', 'string'),
   'Retry-After': header('Seconds to wait before a retry', 'integer'),
-  ...Object.fromEntries(rateLimitHeaders.map((name) => [name, limitHeader])),
+  ...Object.fromEntries(rateLimitHeaders.map((name) => [name, header(limits, 'string')])),
 }
 
 /** References to some of these headers. */

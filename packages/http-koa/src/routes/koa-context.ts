@@ -108,6 +108,8 @@ export interface EmbeddedInput {
 export interface RequestObserver {
   /** A request is submitted. An error thrown here fails the request. */
   onSubmit(request: ObservedRequest): RequestWatch
+  /** An input is to be embedded. An error thrown here fails it. */
+  onEmbed?(): void
   /** An input was embedded, or failed. */
   onEmbedded?(input: EmbeddedInput): void
   /** The policy was changed. */

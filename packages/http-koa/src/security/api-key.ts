@@ -101,11 +101,8 @@ export interface KeyRing {
 /** Holds what is computed later to the limits of the key that asked for it. */
 export interface KeyAccess {
   readonly keys: KeyRing
-  /** Counts a request of a key; throws over the limit. `tell` takes headers of the answer. */
-  readonly limit: (
-    key: ApiKey,
-    tell: (headers: Readonly<Record<string, string>>) => void,
-  ) => Promise<void>
+  /** Counts a request of a key; throws `rate_limited` over a limit, with a `retryAfterMs`. */
+  readonly limit: (key: ApiKey) => Promise<void>
 }
 
 /**

@@ -1,6 +1,7 @@
-import { CllmError, type Clock, type GenerateEvent } from '@cllm/core'
+import { CllmError, type Clock, defined, type GenerateEvent } from '@cllm/core'
 import type { Middleware } from 'koa'
 import {
+  type EmbeddedInput,
   type KoaState,
   type ObservedRequest,
   type RequestObserver,
@@ -59,20 +60,28 @@ export class RateLimits implements RequestObserver {
    * @param tell - takes the headers that say where the key stands
    * @throws `rate_limited` over a limit
    */
-  async count(key: ApiKey, tell: TellHeaders): Promise<void> {
-    const { requestsPerMinute = this.defaults.requestsPerMinute } = key
-    const { tokensPerMinute = this.defaults.tokensPerMinute } = key
-    let exceeded: CllmError | undefined
-    if (requestsPerMinute !== undefined) {
-      const used = await this.#requests.penalty(key.hash, 1)
-      const isOver = used.consumedPoints > requestsPerMinute
-      exceeded = standing(tell, 'requests', requestsPerMinute, used, isOver)
-    }
-    if (tokensPerMinute !== undefined) {
-      const used = await this.#tokens.get(key.hash)
-      const isOver = (used?.consumedPoints ?? 0) >= tokensPerMinute
-      const ofTokens = standing(tell, 'tokens', tokensPerMinute, used, isOver)
-      exceeded ??= ofTokens
+  async count(key: ApiKey, tell: (headers: Record<string, string>) => void = () => {}) {
+    const { requestsPerMinute: requests, tokensPerMinute: tokens } = { ...this.defaults, ...key }
+    let [longest, exceeded] = [-1, undefined as CllmError | undefined]
+    for (const [unit, limit] of Object.entries(defined({ requests, tokens }))) {
+      const counts = unit === 'requests'
+      const used = await (counts ? this.#requests.penalty(key.hash, 1) : this.#tokens.get(key.hash))
+      const { consumedPoints = 0, msBeforeNext: ms = 0 } = used ?? {}
+      // When the machine's clock is set, counters that go by it are wrong about this: the window ends all the same.
+      const seconds =
+        ms >= 0 && ms <= 1000 * limitWindowSeconds ? Math.ceil(ms / 1000) : limitWindowSeconds
+      tell({
+        [`x-ratelimit-limit-${unit}`]: String(limit),
+        [`x-ratelimit-remaining-${unit}`]: String(Math.max(0, limit - consumedPoints)),
+        [`x-ratelimit-reset-${unit}`]: `${seconds}s`,
+      })
+      const isOver = counts ? consumedPoints > limit : consumedPoints >= limit
+      // who came when the other one ends would be refused again
+      if (!isOver || seconds <= longest) continue
+      longest = seconds
+      const message = `The limit of ${limit} ${unit} a minute is reached; try again in ${seconds} s`
+      const details = { limit, unit, retryAfterMs: seconds * 1000 }
+      exceeded = new CllmError('rate_limited', message, { details })
     }
     if (exceeded !== undefined) throw exceeded
   }
@@ -91,31 +100,12 @@ export class RateLimits implements RequestObserver {
       onEnd() {},
     }
   }
-}
 
-type TellHeaders = (headers: Readonly<Record<string, string>>) => void
-
-/** Tells the headers; the error where the limit is reached. */
-function standing(
-  tell: TellHeaders,
-  unit: LimitUnit,
-  limit: number,
-  used: UsedOfWindow | null,
-  isOver: boolean,
-): CllmError | undefined {
-  const { msBeforeNext: ms = 0 } = used ?? {}
-  // When the machine's clock is set, counters that go by it are wrong about this: the window ends all the same.
-  const seconds =
-    ms >= 0 && ms <= 1000 * limitWindowSeconds ? Math.ceil(ms / 1000) : limitWindowSeconds
-  tell({
-    [`x-ratelimit-limit-${unit}`]: String(limit),
-    [`x-ratelimit-remaining-${unit}`]: String(Math.max(0, limit - (used?.consumedPoints ?? 0))),
-    [`x-ratelimit-reset-${unit}`]: `${seconds}s`,
-  })
-  if (!isOver) return undefined
-  tell({ 'Retry-After': String(seconds) })
-  const message = `The limit of ${limit} ${unit} a minute is reached; try again in ${seconds} s`
-  return new CllmError('rate_limited', message, { details: { limit, unit } })
+  onEmbedded({ tokens }: EmbeddedInput): void {
+    const key = requestScope.getStore()?.key
+    const limit = key?.tokensPerMinute ?? this.defaults.tokensPerMinute
+    if (key !== undefined && limit !== undefined) this.#tokens.add(key.hash, tokens)
+  }
 }
 
 const load = createRequire(import.meta.url)

@@ -84,6 +84,7 @@ const exposedHeaders = [
   'X-Queue-Position',
   'X-Predicted-TTFT-Ms',
   'Retry-After',
+  'x-should-retry',
   ...rateLimitHeaders,
 ]
 

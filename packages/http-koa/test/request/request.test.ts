@@ -163,6 +163,7 @@ testEach('what runs out of time is 408 where the original is spoken, 504 elsewhe
   for (const [path, body] of routes.filter(([path, body]) => isWhole(path, body))) {
     const answer = await drive(server.clock, server.post(path, body))
     t.equal(answer.status, path === '/generate' ? 408 : 504, path)
+    t.equal(answer.headers.get('x-should-retry'), 'false', 'no program waits for as long again')
     t.match(await answer.text(), /time/i)
   }
 })

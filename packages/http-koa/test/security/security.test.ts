@@ -320,6 +320,24 @@ t.test('the prompt of a request that pauses counts once', async (t) => {
   }
   clock.advance(1000)
   t.same(used, [53])
+  requestScope.run({ key: ann }, () => limits.onEmbedded({ model: 'fake', tokens: 7, ms: 1 }))
+  clock.advance(1000)
+  t.same(used, [53, 7], 'inputs that are embedded count, too')
+})
+
+t.test('who is over two limits is told when the later one ends', async (t) => {
+  for (const [ofRequests, ofTokens] of [
+    [5000, 40_000],
+    [40_000, 5000],
+  ] as const) {
+    const both = { requestsPerMinute: 1, tokensPerMinute: 1 }
+    const limits = new RateLimits(both, new SimulatedClock(0), (unit) => {
+      const used = { consumedPoints: 9, msBeforeNext: unit === 'tokens' ? ofTokens : ofRequests }
+      return { get: async () => used, penalty: async () => used }
+    })
+    const error = { code: 'rate_limited', message: /in 40 s/, details: { retryAfterMs: 40_000 } }
+    await t.rejects(limits.count(ann), error)
+  }
 })
 
 t.test(
@@ -332,9 +350,9 @@ t.test(
       const told: Record<string, string> = {}
       await t.rejects(
         limits.count(ann, (headers) => Object.assign(told, headers)),
-        { code: 'rate_limited', message: /try again in 60 s/ },
+        { message: /try again in 60 s/, details: { retryAfterMs: 60_000 } },
       )
-      t.match(told, { 'Retry-After': '60', 'x-ratelimit-reset-requests': '60s' })
+      t.match(told, { 'x-ratelimit-reset-requests': '60s' })
     }
   },
 )

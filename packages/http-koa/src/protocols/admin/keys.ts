@@ -47,15 +47,10 @@ async function getKeys(_call: Call, { keys }: KeysContext): Promise<Answer> {
 /** `POST /admin/keys`: makes a key. The answer has its secret, and no other one ever will. */
 async function addKey(call: CallOf<typeof keySchema>, { keys }: KeysContext) {
   const store = ensure(keys)
-  const body = call.fields
-  const key = {
-    name: body.name,
-    tenant: body.tenant ?? body.name,
-    role: body.role ?? 'user',
-    ...limitsOf(body),
-  } as const
+  const { name, tenant = name, role = 'user', ...limits } = call.fields
+  const key = { name, tenant, role, ...limitsOf(limits) }
   const secret = await store.add(key)
-  tellLog(call, 'an API key was added', { name: key.name, role: key.role })
+  tellLog(call, 'an API key was added', { name, role })
   call.set({ 'Cache-Control': 'no-store' })
   return { success: true, data: { ...describe(key), key: secret } }
 }

@@ -240,10 +240,9 @@ function messageEvents(
   // What was in the cache is known at the end.
   const none = usageOf({ promptTokens, cachedTokens: 0, generatedTokens: 0 }, 0)
   const open = { stop_reason: null, stop_sequence: null, stop_details: null }
-  const begun = { ...head, content: [], ...open, usage: none }
   return {
     begin() {
-      send('message_start', { message: begun })
+      send('message_start', { message: { ...head, content: [], ...open, usage: none } })
       send('ping')
     },
     push(event) {

@@ -127,10 +127,9 @@ export function lineSender(
   const unknown = new UnknownFields()
   const ask = async ({ url, body }: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
     const { routes, errors } = table.match('POST', url)
-    let headers: Readonly<Record<string, string>> = {}
     try {
       const key = requestScope.getStore()?.key
-      if (key !== undefined) await access?.limit(key, (more) => (headers = { ...headers, ...more }))
+      if (key !== undefined) await access?.limit(key)
       const [found] = routes
       if (found === undefined) throw new CllmError('not_found', `There is nothing at ${url}`)
       const { route, params } = found
@@ -141,7 +140,7 @@ export function lineSender(
     } catch (error) {
       signal.throwIfAborted()
       const shown = publicError(error, services.logger)
-      const seconds = Number({ ...headers, ...errorHeaders(shown) }['Retry-After'])
+      const seconds = Number(errorHeaders(shown)['Retry-After'])
       return {
         status: errors.status?.(shown) ?? shown.status,
         body: errors.body(shown),

@@ -1,5 +1,6 @@
 import { type Clock, CllmError, type Logger } from '@cllm/core'
 import type {
+  EmbeddedInput,
   ObservedRequest,
   RequestObserver,
   RequestWatch,
@@ -8,7 +9,7 @@ import type {
 import type { ApiKey } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
 import { UsageJournal, usageCounts, usageGroups, UsageSums } from './usage-journal.js'
-import type { UsageGroup } from './usage-journal.js'
+import type { UsageGroup, UsageSum } from './usage-journal.js'
 import { z } from 'zod'
 import { snakeCase } from '../../fields/fields.js'
 import { expectedField } from '../../request/refusals.js'
@@ -40,7 +41,7 @@ export class UsageLedger implements RequestObserver {
     const key = requestScope.getStore()?.key
     // One that goes on after a pause was checked and counted when it began.
     const isNew = request.continued === undefined
-    if (key !== undefined && isNew) this.#check(key)
+    if (isNew) this.onEmbed()
     let [promptTokens, cachedTokens, generatedTokens] = [0, 0, 0]
     return {
       onEvent: (event) => {
@@ -49,32 +50,19 @@ export class UsageLedger implements RequestObserver {
         else if (event.type === 'end' && isNew) cachedTokens = event.usage.cachedTokens
       },
       onEnd: (_now, error) => {
-        const { byKey } = this.#used ?? {} // else it is read with this
-        if (key) byKey?.set(key.name, (byKey.get(key.name) ?? 0) + promptTokens + generatedTokens)
         const tenant = key?.tenant ?? this.#tenantOf(request)
-        const who = { key: key?.name ?? null, tenant }
         // What goes on was noted as unfinished when it stopped.
         const unfinished = (error === undefined ? 0 : 1) - (isNew ? 0 : 1)
         const counts = { promptTokens, cachedTokens, generatedTokens }
-        const day = dayOf(this.clock.wall())
         const requests = isNew ? 1 : 0
-        this.#safely(() => {
-          this.journal.add({ day, ...who, model, requests, unfinished, ...counts })
-          if (this.#isFailing) this.logger.info({}, 'usage is recorded again')
-          this.#isFailing = false
-        })
+        this.#note(key, { tenant, model, requests, unfinished, ...counts })
       },
     }
   }
 
-  /** Without keys, clients choose it. */
-  #tenantOf({ tenant }: ObservedRequest['request']): string | null {
-    if (tenant === undefined) return null
-    if (this.#tenants.size < mostTenants) this.#tenants.add(tenant)
-    return this.#tenants.has(tenant) ? tenant : null
-  }
-
-  #check({ name, tokensPerMonth }: ApiKey): void {
+  /** @throws `rate_limited` when the key has used up its tokens of the month */
+  onEmbed(): void {
+    const { name = '', tokensPerMonth } = requestScope.getStore()?.key ?? {}
     if (tokensPerMonth === undefined) return
     const { month, byKey } = this.#safely(() => this.#ofMonth()) ?? {}
     if ((byKey?.get(name) ?? 0) < tokensPerMonth) return
@@ -83,6 +71,31 @@ export class UsageLedger implements RequestObserver {
     const retryAfterMs = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1) - now.getTime()
     const details = { limit: tokensPerMonth, month, retryAfterMs }
     throw new CllmError('rate_limited', message, { details })
+  }
+
+  /** Each input is a request, as each prompt of a completion is. */
+  onEmbedded({ model, tokens: promptTokens, error }: EmbeddedInput): void {
+    const key = requestScope.getStore()?.key
+    const counts = { unfinished: error ? 1 : 0, promptTokens, cachedTokens: 0, generatedTokens: 0 }
+    this.#note(key, { tenant: key?.tenant ?? null, model, requests: 1, ...counts })
+  }
+
+  #note({ name }: Partial<ApiKey> = {}, sum: Omit<UsageSum, 'day' | 'key'>): void {
+    const { byKey } = this.#used ?? {} // else it is read with this
+    const tokens = sum.promptTokens + sum.generatedTokens
+    if (name !== undefined) byKey?.set(name, (byKey.get(name) ?? 0) + tokens)
+    this.#safely(() => {
+      this.journal.add({ day: dayOf(this.clock.wall()), key: name ?? null, ...sum })
+      if (this.#isFailing) this.logger.info({}, 'usage is recorded again')
+      this.#isFailing = false
+    })
+  }
+
+  /** Without keys, clients choose it. */
+  #tenantOf({ tenant }: ObservedRequest['request']): string | null {
+    if (tenant === undefined) return null
+    if (this.#tenants.size < mostTenants) this.#tenants.add(tenant)
+    return this.#tenants.has(tenant) ? tenant : null
   }
 
   #ofMonth() {
@@ -134,16 +147,15 @@ const routes: readonly Route<UsageJournal>[] = [
 ]
 
 function show(call: QueryCallOf<typeof querySchema>, journal: UsageJournal): Answer {
-  const { query } = call
   const today = dayOf(call.clock.wall())
-  const { from = `${today.slice(0, 7)}-01`, to = today } = query
-  const by = query.by.split(',').map(groupOf)
+  const { from = `${today.slice(0, 7)}-01`, to = today, by: groups, format } = call.query
+  const by = groups.split(',').map(groupOf)
   const sums = new UsageSums(by)
   const onProblem = (err: unknown) => call.logger.error({ err }, 'usage cannot be read')
   for (const sum of journal.days(from, to, onProblem)) sums.add(sum)
   const names = [...by, ...usageCounts]
   const rows = sums.all().map((sum) => names.map((name) => sum[name]))
-  if (query.format === 'csv') {
+  if (format === 'csv') {
     const lines = [names.map(snakeCase), ...rows].map((row) => `${row.map(cell).join(',')}\n`)
     return new Reply(lines.join(''), { type: 'text/csv' })
   }
@@ -179,18 +191,16 @@ export function usageProtocol({ folder }: { readonly folder: string }): KoaProto
   }
 }
 
-const optionsSchema = z.strictObject({
-  folder: z
-    .string()
-    .min(1)
-    .optional()
-    .describe('Folder for usage records; unset: usage is not recorded.'),
-})
-
 /** {@link usageProtocol} by its name. */
 export const usage = defineProtocol({
   name: 'usage',
   doc: 'Records the usage of each key, if a folder is set, and shows it at `/admin/usage`.',
-  options: optionsSchema,
+  options: z.strictObject({
+    folder: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('Folder for usage records; unset: usage is not recorded.'),
+  }),
   create: ({ folder }) => (folder === undefined ? { name: 'usage' } : usageProtocol({ folder })),
 })

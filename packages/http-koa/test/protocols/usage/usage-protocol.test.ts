@@ -29,6 +29,7 @@ async function counting(t: Test, folder: string) {
   const security = { keys: keyRing(() => keys) }
   const served = await serve({
     protocols: [openAiProtocol(), usageProtocol({ folder })],
+    backend: { embeddingSize: 2 },
     transport: { security },
   })
   t.teardown(served.close)
@@ -44,6 +45,8 @@ async function counting(t: Test, folder: string) {
         { prompt: [5, 6, 7], max_tokens, ignore_eos: true },
         { headers: as(name) },
       ),
+    embed: (name: string, input: readonly string[]) =>
+      served.post('/v1/embeddings', { input }, { headers: as(name) }),
     usage: (query = '', name = 'root') => served.get(`/admin/usage${query}`, { headers: as(name) }),
   }
 }
@@ -111,6 +114,19 @@ t.test('usage by key and day, and the quota of a month', async (t) => {
     from: '1970-02-01',
     usage: [{ day: '1970-02-01', key: 'ann', requests: 1 }],
   })
+})
+
+t.test('inputs that are embedded are used, and within the quota of a month', async (t) => {
+  const server = await counting(t, join(t.testdir({}), 'usage'))
+  const made = await server.embed('ann', ['a'.repeat(30), 'b'.repeat(20)])
+  const { usage } = (await made.json()) as { usage: { prompt_tokens: number } }
+  t.equal(usage.prompt_tokens, 52)
+  const refused = await server.embed('ann', ['c'])
+  t.match(await refused.json(), { error: { code: 'insufficient_quota' } })
+  t.equal(refused.headers.get('x-should-retry'), 'false', 'no program tries it again')
+  t.equal((await server.embed('=bob', ['d'])).status, 200)
+  const csv = await (await server.usage('?by=key&format=csv')).text()
+  t.same(csv.trim().split('\n').slice(1).sort(), ["'=bob,1,0,2,0,0", 'ann,2,0,52,0,0'])
 })
 
 t.test('a request that pauses is one, and tenants without keys are bounded', (t) => {
