@@ -207,3 +207,16 @@ export function softmax(candidates: Candidates): number {
   for (let index = 0; index < size; index++) weights[index] = weights[index]! / total
   return total
 }
+
+/** The entropy in nats of the probabilities that {@link softmax} wrote, rounded as llama.cpp does. */
+export function entropyOf({ weights, size }: Candidates): number {
+  let entropy = 0
+  for (let index = 0; index < size; index++) {
+    const probability = weights[index]!
+    // 0 × ∞ would make all of it NaN, as it does in llama.cpp
+    if (!(probability > 0)) continue
+    const surprise = Math.fround(-Math.log(probability))
+    entropy = Math.fround(entropy + Math.fround(probability * surprise))
+  }
+  return entropy
+}

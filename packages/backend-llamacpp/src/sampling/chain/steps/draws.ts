@@ -1,5 +1,5 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
-import { type Candidates, softmax } from '../candidates/candidates.js'
+import { type Candidates, entropyOf, softmax } from '../candidates/candidates.js'
 import { blockSize, leastLogit, leastWeight } from '../scan/vocabulary-scan.js'
 
 /** Changes the logits of single tokens before any is left out; the history is all tokens before the one that is drawn. */
@@ -207,17 +207,4 @@ export class DynamicTemperatureDraw implements FinalDraw {
     const power = fround(Math.pow(Math.max(0, certainty), this.#exponent))
     return fround(this.#least + fround(fround(this.#most - this.#least) * power))
   }
-}
-
-/** The entropy of the candidates' probabilities in nats; these must be in their weights. */
-function entropyOf({ weights, size }: Candidates): number {
-  let entropy = 0
-  for (let index = 0; index < size; index++) {
-    const probability = weights[index]!
-    if (probability > 0) {
-      const surprise = fround(Math.log(probability))
-      entropy = fround(entropy - fround(probability * surprise))
-    }
-  }
-  return entropy
 }

@@ -1,4 +1,4 @@
-import { type Candidates, distances, softmax } from '../candidates/candidates.js'
+import { type Candidates, distances, entropyOf, softmax } from '../candidates/candidates.js'
 import { RadixSort } from '../candidates/radix-sort.js'
 import { leastLogit } from '../scan/vocabulary-scan.js'
 import { type ChainStep, neverDrawn } from './draws.js'
@@ -138,17 +138,11 @@ export function typicalStep(share: number, least = 0): ChainStep {
       places = new Int32Array(size)
       scores = new Float32Array(size)
     }
-    let entropy = 0
+    const entropy = entropyOf(candidates)
     for (let index = 0; index < size; index++) {
-      const probability = weights[index]!
-      const surprise = fround(-Math.log(probability))
-      scores[index] = surprise
-      // 0 × ∞ would make all of it NaN, as it does in llama.cpp
-      if (probability > 0) entropy = fround(entropy + fround(probability * surprise))
-    }
-    for (let index = 0; index < size; index++) {
+      const surprise = fround(-Math.log(weights[index]!))
       places[index] = index
-      scores[index] = -Math.abs(fround(scores[index]! - entropy))
+      scores[index] = -Math.abs(fround(surprise - entropy))
     }
     radix.sort(places, scores, size)
     let sum = 0
