@@ -5,6 +5,7 @@ import {
   type GenerateRequest,
   PluginRegistry,
   silentLogger,
+  systemClock,
   systemRandom,
 } from '@cllm/core'
 import { LocalEngineClient } from '@cllm/host'
@@ -22,12 +23,15 @@ import {
   uniqueArray,
 } from 'fast-check'
 import t from 'tap'
+import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
+import { planMemory } from '../src/model/memory-plan.js'
+import { readModelShape } from '../src/model/model-shape.js'
 import { BatchFiller } from '../src/slots/batch-filler.js'
 import { PassCosts, preferSlot, SlotLayout } from '../src/slots/pass-costs.js'
 import type { SlotCells } from '../src/slots/slot-cells.js'
 import { orderBatch } from '../src/slots/step-batch.js'
 import type { Vocabulary } from '../src/text/vocabulary.js'
-import { generate, openTiny, sampling } from './open-tiny.js'
+import { generate, openTiny, recordingLogger, sampling, tinyModel } from './open-tiny.js'
 import { writeTinyModel } from './tiny-models.js'
 
 const greedy = { temperature: 0 }
@@ -429,6 +433,36 @@ t.test('embeddings have a context of their own', async (t) => {
     Promise.resolve().then(() => backend.embed?.([[999]])),
     { code: 'invalid_token' },
   )
+})
+
+t.test('embeddings are as long as there is memory for', async (t) => {
+  const modelPath = await tinyModel(t)
+  const options = { modelPath, slots: 1, contextSize: 256, threads: 1, gpu: 'off' } as const
+  let available = Infinity
+  const open = async () => {
+    const more = { clock: systemClock, logger: recordingLogger(), availableMemory: () => available }
+    const backend = await createLlamaCppBackend(options, more)
+    t.teardown(() => backend.dispose())
+    return backend
+  }
+  const shape = await readModelShape(modelPath)
+  /** What is needed for so many tokens, with two copies of the logits of each. */
+  const needed = (size: number): number => {
+    const sizes = { contextSize: size, kvTokens: size, batchSize: size, outputs: 2 * size }
+    const formats = { kvCacheType: 'f16', flashAttention: 'auto' } as const
+    return planMemory({ ...shape, sizeBytes: 0 }, { slots: 1, ...sizes, ...formats }).total
+  }
+  const tokens = Array.from({ length: 129 }, () => 5)
+  const [backend, poor] = [await open(), await open()]
+  available = needed(256) - 1
+  await t.rejects(backend.embed!([tokens]), { code: 'prompt_too_long', message: /1 to 128 tokens/ })
+  t.equal((await backend.embed!([tokens.slice(1)])).length, 1)
+  const pair = [tokens.slice(60), tokens.slice(60)]
+  await t.rejects(backend.embed!(pair), { code: 'backend_failed' }, 'each alone')
+  available = needed(128) - 1
+  await t.rejects(poor.embed!([[5]]), { code: 'insufficient_memory' })
+  available = Infinity
+  t.equal((await poor.embed!([tokens])).length, 1, 'it is tried again')
 })
 
 t.test('embeddings as the tokens are made into one', async (t) => {

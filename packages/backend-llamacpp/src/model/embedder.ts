@@ -10,10 +10,8 @@ import type {
 import type { LlamaRuntime, LoadedModel } from '../native/native.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
-/** What one pass takes. */
+/** What one pass takes, and gives. */
 interface EmbeddingOptions {
-  /** Of all inputs together. */
-  readonly tokens: number
   readonly inputs: number
   /** Whether each token's vector is wanted, as it is. */
   readonly eachToken: boolean
@@ -22,12 +20,18 @@ interface EmbeddingOptions {
 /** The context of embeddings; the addon's has no adapters. */
 type EmbeddingContext = NativeContext & Partial<Pick<LogitsContext, 'setAdapters'>>
 
+/** The context of embeddings, and how many tokens of all inputs together a pass has memory for. */
+interface OpenEmbeddings {
+  readonly context: EmbeddingContext
+  readonly tokens: number
+}
+
 /** Computes embeddings in a context of their own, which is made when it is first needed. */
 export class Embedder {
-  #context: EmbeddingContext | undefined
+  #opened: OpenEmbeddings | undefined
 
   constructor(
-    private readonly open: () => Promise<EmbeddingContext>,
+    private readonly open: () => Promise<OpenEmbeddings>,
     private readonly vocabulary: Vocabulary,
     private readonly limits: EmbeddingOptions,
   ) {}
@@ -40,15 +44,15 @@ export class Embedder {
     inputs: readonly (readonly TokenId[])[],
     adapters: readonly AppliedNativeAdapter[] = [],
   ): Promise<number[][]> {
-    for (const tokens of inputs) this.#check(tokens)
+    const { context, tokens: most } = (this.#opened ??= await this.open())
+    for (const tokens of inputs) this.#check(tokens, most)
     const total = inputs.reduce((sum, tokens) => sum + tokens.length, 0)
-    if (total > this.limits.tokens || inputs.length > this.limits.inputs) {
+    if (total > most || inputs.length > this.limits.inputs) {
       const message =
-        `expected at most ${this.limits.inputs} inputs of ${this.limits.tokens} tokens, got ` +
+        `expected at most ${this.limits.inputs} inputs of ${most} tokens, got ` +
         `${inputs.length} of ${total}`
       throw new CllmError('backend_failed', message)
     }
-    const context = (this.#context ??= await this.open())
     if (adapters.length > 0) context.setAdapters?.(adapters)
     const { eachToken } = this.limits
     const runs = inputs.map((tokens, sequence) => {
@@ -72,13 +76,12 @@ export class Embedder {
   }
 
   async dispose(): Promise<void> {
-    await this.#context?.dispose()
-    this.#context = undefined
+    await this.#opened?.context.dispose()
+    this.#opened = undefined
   }
 
-  #check(tokens: readonly TokenId[]): void {
+  #check(tokens: readonly TokenId[], longest: number): void {
     for (const token of tokens) this.vocabulary.check(token)
-    const { tokens: longest } = this.limits
     if (tokens.length > 0 && tokens.length <= longest) return
     throw new CllmError(
       'prompt_too_long',
@@ -96,12 +99,14 @@ function normalized(vector: Float32Array): number[] {
   return Array.from(vector, (value) => (length === 0 ? 0 : value / length))
 }
 
-/** The largest number of tokens in an embedding input. */
+/** The largest number of tokens in an embedding input, and what is too few to be of use. */
 const longestEmbedding = 2048
+const fewestTokens = 128
 
 /**
- * The context of embeddings: each input is a sequence, and all share the cells. Its memory is checked
- * like that of the slots.
+ * The context of embeddings: each input is a sequence, and all share the cells. It is for as many tokens as there is
+ * memory for.
+ * @throws CllmError `insufficient_memory`
  */
 export async function openEmbeddings(
   llama: LlamaRuntime,
@@ -109,11 +114,19 @@ export async function openEmbeddings(
   shape: ModelShape,
   settings: ContextSettings,
   dependencies: MemoryDependencies,
-): Promise<EmbeddingContext> {
-  const size = embeddingTokens(settings)
-  const single = { ...settings, slots: 1, contextSize: size, kvTokens: size, batchSize: size }
-  const held = { ...shape, sizeBytes: 0, projectorBytes: undefined }
-  await planContext(llama, held, single, dependencies)
+  size = embeddingTokens(settings),
+): Promise<OpenEmbeddings> {
+  const sizes = { contextSize: size, kvTokens: size, batchSize: size, ubatchSize: size }
+  // llama.cpp makes the logits of each token as well, and copies them
+  const single = { ...settings, ...sizes, slots: 1, outputs: 2 * size }
+  try {
+    const held = { ...shape, sizeBytes: 0, projectorBytes: undefined }
+    await planContext(llama, held, single, dependencies)
+  } catch (error) {
+    if (size <= fewestTokens) throw error
+    const half = Math.ceil(size / 2)
+    return await openEmbeddings(llama, loaded, shape, settings, dependencies, half)
+  }
   const context = await loaded.createContext({
     contextSize: paddedContext(size),
     sequences: loaded.embeddingInputs,
@@ -125,7 +138,7 @@ export async function openEmbeddings(
     embeddings: true,
     pooling: settings.pooling,
   })
-  if (context !== undefined) return context
+  if (context !== undefined) return { context, tokens: size }
   const message = `llama.cpp could not allocate a context for embeddings of ${size} tokens`
   throw new CllmError('insufficient_memory', message, { details: { contextSize: size } })
 }
