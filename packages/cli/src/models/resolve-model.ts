@@ -1,5 +1,5 @@
 import { basename, join, resolve } from 'node:path'
-import { CllmError, defined, type ModelSource } from '@cllm/core'
+import { CllmError, defined, messageOf, type ModelSource } from '@cllm/core'
 import { suggestion } from '../config/messages.js'
 import { resolveModelSpec, schemeOf } from '../config/paths.js'
 import { cacheFolder as userCacheFolder } from './cache-folder.js'
@@ -159,11 +159,21 @@ async function fetchFromSource(spec: string, scheme: string, options: FindOption
   const { sources, signal, onProgress } = options
   const source = sourceOf(spec, scheme, sources)
   onProgress({ kind: 'start', model: spec, source: scheme })
-  const { path } = await source.fetch(spec.slice(scheme.length + 1), {
-    signal,
-    onProgress: (receivedBytes, totalBytes = 0) =>
-      onProgress({ kind: 'bytes', receivedBytes, totalBytes }),
-  })
+  let path: unknown
+  try {
+    const fetched: unknown = await source.fetch(spec.slice(scheme.length + 1), {
+      signal,
+      onProgress: (receivedBytes, totalBytes = 0) =>
+        onProgress({ kind: 'bytes', receivedBytes, totalBytes }),
+    })
+    path = Object(fetched).path
+    if (typeof path !== 'string') throw new TypeError('fetch resolved to no { path } of a file')
+  } catch (cause) {
+    // What ends because it is to end says nothing of the source.
+    if (CllmError.isInstance(cause) || signal.aborted) throw cause
+    const message = `${spec}: the model source "${scheme}": ${messageOf(cause)}`
+    throw new CllmError('model_unavailable', message, { details: { spec }, cause })
+  }
   onProgress({ kind: 'done', model: spec, path })
   return path
 }

@@ -387,6 +387,22 @@ t.test("Ollama's names of catalog models", (t) => {
   t.end()
 })
 
+t.test("a plug-in's source that throws, or gives no file, is named", async (t) => {
+  const { resolve } = await setUp(t)
+  for (const [fetch, reason] of [
+    [() => Promise.reject(new Error('no luck')), /^shelf:x: the model source "shelf": no luck$/],
+    [async () => {}, /"shelf": fetch resolved to no \{ path \} of a file$/],
+    [async () => '/srv/x.gguf', /"shelf": fetch resolved to no \{ path \} of a file$/],
+    [undefined, /"shelf": source\.fetch is not a function$/],
+  ] as const) {
+    const sources = new Map([['shelf', { fetch } as never]])
+    await resolve('shelf:x', { sources }).catch(failure(t, 'model_unavailable', reason))
+  }
+  const refusal = new CllmError('unsupported', 'not from this shelf')
+  const sources = new Map([['shelf', { fetch: async () => await Promise.reject(refusal) }]])
+  await t.rejects(resolve('shelf:x', { sources }), refusal)
+})
+
 t.test('the catalog', async (t) => {
   const names = catalog.map(({ name }) => name)
   t.same(names.slice(0, 3), ['tinyllama-1.1b-chat', 'stories15m', 'qwen3-0.6b'])
