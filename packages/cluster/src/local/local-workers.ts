@@ -97,19 +97,14 @@ function recordOf({ id, info }: LocalWorker, slots: number, workers: number): Wo
 
 /** One end of a channel within a process. */
 class DirectLink<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> {
-  #other: DirectLink<In, Out> | undefined
+  other: DirectLink<In, Out> | undefined
 
-  constructor(
-    readonly id: string,
-    other?: DirectLink<In, Out>,
-  ) {
+  constructor(readonly id: string) {
     super()
-    this.#other = other
-    if (other !== undefined) other.#other = this
   }
 
   send(message: Out): boolean {
-    const other = this.#other
+    const { other } = this
     // Not at once: who sends may be in the middle of a change.
     queueMicrotask(() => {
       if (other?.closed === undefined) other?.tell(message)
@@ -119,7 +114,7 @@ class DirectLink<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> {
 
   close(reason: string): void {
     this.end(reason)
-    this.#other?.end('the other side closed it')
+    this.other?.end('the other side closed it')
   }
 
   /** It is closed. */
@@ -132,6 +127,8 @@ class DirectLink<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> {
 export function directLinks<Out, In>(
   id: string,
 ): readonly [NamedChannel<Out, In>, NamedChannel<In, Out>] {
-  const one = new DirectLink<Out, In>(id)
-  return [one, new DirectLink<In, Out>(id, one)]
+  const [one, other] = [new DirectLink<Out, In>(id), new DirectLink<In, Out>(id)]
+  one.other = other
+  other.other = one
+  return [one, other]
 }
