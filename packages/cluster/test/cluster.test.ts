@@ -886,6 +886,22 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     },
   )
 
+  void t.test('a mailbox with the greatest id goes on', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const bus = await RedisBus.connect({ url: server.url })
+    t.teardown(async () => await bus.close())
+    const read = new Set<string>()
+    bus.listen('front:one', (envelope) => read.add(envelope))
+    const greatest = String(2n ** 64n - 1n)
+    await bus.command('XADD', 'cllm:front:one', `${greatest}-${greatest}`, 'l', 'forged')
+    while (!read.has('own')) {
+      bus.send('front:one', 'own')
+      await pause(10)
+    }
+    t.same([...read], ['forged', 'own'])
+  })
+
   void t.test('a queue ends while it moves and no server is there', async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())

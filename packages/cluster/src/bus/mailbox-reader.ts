@@ -79,10 +79,16 @@ export class MailboxReader {
   async #trim(): Promise<void> {
     this.#isTrimDue = false
     if (this.#isClosed) return
-    const words = ['XTRIM', this.key, 'MINID', after(this.#last)]
+    const { key } = this
+    // Behind the greatest id nothing can be added, so the stream goes with it: it ends now.
+    const isFull = this.#last === greatestId
+    const words = isFull ? ['PEXPIRE', key, '0'] : ['XTRIM', key, 'MINID', after(this.#last)]
     await this.connections.writer.sendCommand(words).catch(() => {})
   }
 }
+
+/** Only who forges it comes so far. */
+const greatestId = `${2n ** 64n - 1n}-${2n ** 64n - 1n}`
 
 /** The least id behind this one. */
 export function after(id: string): string {
