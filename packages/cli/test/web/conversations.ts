@@ -82,3 +82,37 @@ export async function filesAndPairs(t: Test, { page }: Visit): Promise<void> {
     await page.getByLabel('System prompt', { exact: true }).fill('')
   })
 }
+
+/** In the page: an answer that breaks off when it is told to, and a browser that has no room. */
+const breaks = `{
+  const before = fetch
+  const start = (to) => {
+    to.enqueue(new TextEncoder().encode('data: {"choices":[{"delta":{"content":"Half an answer"}}]}\\n\\n'))
+    globalThis.breakOff = () => to.error(new TypeError('network error'))
+  }
+  globalThis.fetch = async (url, call) =>
+    String(url).includes('chat/completions') ? new Response(new ReadableStream({ start })) : before(url, call)
+}`
+const isFull = `IDBObjectStore.prototype.put = () => {
+  throw new DOMException('full', 'QuotaExceededError')
+}`
+
+/** What came of an answer that breaks off stays, and a browser without room says so. */
+export async function troubles(t: Test, { page }: Visit): Promise<void> {
+  const ask = async (question: string): Promise<void> => {
+    await page.getByLabel('Message', { exact: true }).fill(question)
+    await page.keyboard.press('Enter')
+  }
+  await page.reload()
+  await page.keyboard.press('Control+k')
+  await page.evaluate(breaks)
+  await ask('Does it break?')
+  await page.getByText('Half an answer').waitFor()
+  await page.evaluate('breakOff()')
+  await page.getByText('The connection to the server broke off: try again.').waitFor()
+  t.ok(await page.getByText('Half an answer').isVisible())
+  await page.evaluate(isFull)
+  await ask('Is there room?')
+  await page.getByText('This browser has no room left').waitFor()
+  await page.reload()
+}

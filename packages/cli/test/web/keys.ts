@@ -57,6 +57,10 @@ export async function keepsChat(
   await withSettings(page, async () => await page.getByLabel('Max tokens').fill('9'))
   await page.getByRole('link', { name: 'Scheduler' }).click()
   await form.getByText(/needs a key with the role admin/).waitFor()
+  await page.evaluate("main.style.minHeight = '3000px'; scrollTo(0, 1500)")
+  const { y } = (await form.boundingBox())!
+  t.ok(y >= 0 && y < 100, `it is in view, wherever one reads: ${y}`)
+  await page.evaluate("main.style.minHeight = ''; scrollTo(0, 0)")
   await later()
   await ask()
   await answered.waitFor()

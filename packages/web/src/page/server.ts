@@ -110,11 +110,11 @@ export async function* readEvents(response: Response): AsyncGenerator<EventSourc
     .pipeThrough(new EventSourceParserStream())
     .getReader()
   try {
-    for (;;) {
-      const { done, value } = await events.read()
-      if (done) return
-      yield value
-    }
+    for (let next = await events.read(); !next.done; next = await events.read()) yield next.value
+  } catch (cause) {
+    // Browsers say "network error", or nothing that helps.
+    if (!(cause instanceof TypeError)) throw cause
+    throw new Error('The connection to the server broke off: try again.', { cause })
   } finally {
     await events.cancel().catch(() => {})
   }

@@ -32,12 +32,10 @@ function asRead(turn: Turn): Turn {
   return isOpen && turn.problem === undefined ? { ...turn, problem: 'Interrupted' } : turn
 }
 
-/** Keeps a conversation in this browser, whose turn `answer` is this tab's. */
+/** Keeps a conversation in this browser, whose turn `answer` is this tab's. Throws where the browser does not. */
 export async function keep(conversation: Conversation, answer: string): Promise<void> {
   const { id } = conversation
-  await update<Conversation>(id, (kept) => united(kept, conversation, answer), store).catch(
-    () => {},
-  )
+  await update<Conversation>(id, (kept) => united(kept, conversation, answer), store)
 }
 
 /** Forgets a conversation. */

@@ -34,6 +34,9 @@ export interface Notice {
   readonly undo?: () => void
 }
 
+const noRoom =
+  'This browser has no room left: the conversation ends with this page, unless you export it or delete others.'
+
 /** The chat: the conversation that is shown, the others, and what can be done with them. */
 export type Chat = ReturnType<typeof useChat>
 
@@ -65,7 +68,10 @@ export function useChat(server: Server, all: readonly ChatSettings[], models: re
     setShown(next)
   }
   const store = async (changed: Conversation, answered = ''): Promise<void> => {
-    await keep(changed, answered)
+    await keep(changed, answered).catch(({ name }: Error) => {
+      // A private window may have no database at all.
+      if (name === 'QuotaExceededError') setNotice({ text: noRoom })
+    })
     await refresh()
   }
 
