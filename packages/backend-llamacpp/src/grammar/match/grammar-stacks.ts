@@ -10,36 +10,53 @@ import {
 import { type CodePointSet, covers, meets } from '../pattern/code-point-set.js'
 import { grammarLimits, refused } from '../refuse.js'
 
-/** The position of a reading: an entry of a {@link GrammarStacks}. 0 is a reading at its end. */
+/**
+ * One way to read a text so far, as what it waits for: an element of the grammar on top, and below it the stack of
+ * what comes later. A number: the index in a {@link GrammarStacks}. 0 waits for nothing: there the text may end.
+ */
 export type Stack = number
+
+/** How far a text in UTF-8 has been read, in all ways at once. Equal ones of one graph are the same object. */
+export interface TextPlace {
+  readonly stacks: readonly Stack[]
+  /** The bits of a character that has come in part. */
+  readonly code: number
+  /** How many of its bytes are to come; 0 between characters. */
+  readonly left: number
+  /** The places behind bytes, as far as they were looked for; null where the byte may not come. */
+  readonly behind: (TextPlace | null | undefined)[]
+}
 
 /** Stacks in a graph, at about 100 bytes each, before it is replaced. */
 const mostStacks = 20_000
-/** A {@link Place} counts as so many, with those that it remembers behind it. */
+/** A {@link TextPlace} counts as so many, with those that it remembers behind it. */
 const stacksOfPlace = 8
 
 /** In place of the bits of a character: all that may come yet is read alike. */
 const anyCode = -1
+/** The first characters that have so many bytes behind the first one. */
+const leastWith = [0, 0x80, 0x800, 0x1_0000] as const
+const surrogates = [0xd800, 0xdfff] as const
 
 /**
- * The stacks of a pushdown automaton (llama.cpp's `llama_grammar_stack`): elements to come, the next one on
- * top. Equal stacks are one entry, and what follows each is found once: so a text costs no more for being
- * read in many ways that go on alike.
+ * The stacks of a pushdown automaton (llama.cpp's `llama_grammar_stack`). Equal stacks are one entry, and what
+ * follows each is found once: so a text costs no more for being read in many ways that go on alike.
  */
 export class GrammarStacks {
-  /** The stack below the top of each. */
+  // of each stack, by its number
   readonly #below: Stack[] = [0]
-  /** The element on top of each. */
   readonly #tops: number[] = [-1]
-  readonly #known = new Map<number, Stack>()
+  /** The stacks behind the top, once they were asked for. */
   readonly #next: (readonly Stack[] | undefined)[] = []
-  /** The last walk that came by each. */
+  /** The last walk of {@link #advance} that came by. */
   readonly #walks: number[] = [0]
   #walk = 0
-  /** By their elements. */
+  /** Stacks by what is below and on top. */
+  readonly #known = new Map<number, Stack>()
+  /** What elements wait for. */
   readonly #sets = new Map<number, CodePointSet>()
-  readonly #places = new Map<string, Place>()
-  #most = mostStacks
+  readonly #places = new Map<string, TextPlace>()
+  #fullSize = mostStacks
 
   constructor(private readonly rules: GbnfRules) {}
 
@@ -49,7 +66,7 @@ export class GrammarStacks {
 
   /** Whether it is large enough to be replaced. */
   get isFull(): boolean {
-    return this.size > this.#most
+    return this.size > this.#fullSize
   }
 
   /** Where a text of the whole grammar begins. */
@@ -73,7 +90,7 @@ export class GrammarStacks {
       }
       return adopted.get(stack)!
     })
-    this.#most = Math.max(mostStacks, 2 * this.size)
+    this.#fullSize = Math.max(mostStacks, 2 * this.size)
     return all
   }
 
@@ -94,17 +111,17 @@ export class GrammarStacks {
 
   /** The stacks behind a character; none where no stack waits for it. */
   after(stacks: readonly Stack[], code: number): readonly Stack[] {
-    return this.#behind(stacks.filter((stack) => this.waitsFor(stack, code, code)))
+    return this.#nextOfAll(stacks.filter((stack) => this.waitsFor(stack, code, code)))
   }
 
   /** The place with these stacks: the same object each time. */
-  place(stacks: readonly Stack[], code = 0, left = 0): Place {
+  place(stacks: readonly Stack[], code = 0, left = 0): TextPlace {
     const key = `${code} ${left} ${stacks.toSorted((a, b) => a - b).join()}`
     return entryOf(this.#places, key, () => ({ stacks, code, left, behind: [] }))
   }
 
   /** The place behind a byte; null where it may not come. */
-  read(place: Place, byte: number): Place | null {
+  read(place: TextPlace, byte: number): TextPlace | null {
     return (place.behind[byte] ??= this.#read(place, byte))
   }
 
@@ -138,33 +155,35 @@ export class GrammarStacks {
    * A byte may come where a character that the grammar waits for goes on like this, and one of Unicode's does. Characters
    * have their shortest spelling, and none is half of a surrogate pair.
    */
-  #read({ stacks, code, left }: Place, byte: number): Place | null {
-    // NUL ends texts, for llama.cpp as for many that read them
-    if (left === 0 && byte < 0x80) {
-      return byte === 0 ? null : this.#placeBehind(this.after(stacks, byte))
-    }
-    if (left === 0) return byte < 0xc2 || byte > 0xf4 ? null : this.#readFirst(stacks, byte)
-    if ((byte & 0xc0) !== 0x80) return null
+  #read({ stacks, code, left }: TextPlace, byte: number): TextPlace | null {
+    if (left === 0) return this.#readFirst(stacks, byte)
+    const continues = (byte & 0xc0) === 0x80
+    if (!continues) return null
+    const isLast = left === 1
     if (code === anyCode) {
-      return left > 1
-        ? this.place(stacks, anyCode, left - 1)
-        : this.#placeBehind(this.#behind(stacks))
+      if (!isLast) return this.place(stacks, anyCode, left - 1)
+      return this.#placeBehind(this.#nextOfAll(stacks))
     }
-    const whole = (code << 6) | (byte & 0x3f)
-    if (left === 1) return this.#placeBehind(this.after(stacks, whole))
-    return this.#within(stacks, whole, left - 1, least[left]!)
+    const bits = (code << 6) | (byte & 0x3f)
+    if (isLast) return this.#placeBehind(this.after(stacks, bits))
+    return this.#within(stacks, bits, left - 1, leastWith[left]!)
   }
 
-  #readFirst(stacks: readonly Stack[], byte: number): Place | null {
+  #readFirst(stacks: readonly Stack[], byte: number): TextPlace | null {
+    // NUL ends texts, for llama.cpp as for many that read them
+    if (byte === 0) return null
+    if (byte < 0x80) return this.#placeBehind(this.after(stacks, byte))
+    const beginsCharacter = 0xc2 <= byte && byte <= 0xf4
+    if (!beginsCharacter) return null
     const left = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3
-    return this.#within(stacks, byte & (0x3f >> left), left, least[left])
+    return this.#within(stacks, byte & (0x3f >> left), left, leastWith[left])
   }
 
-  /** The place within a character that begins with these bits. */
-  #within(stacks: readonly Stack[], code: number, left: number, from: number): Place | null {
+  /** The place within a character, not below `least`, that begins with these bits. */
+  #within(stacks: readonly Stack[], code: number, left: number, least: number): TextPlace | null {
     const bits = 6 * left
     const [first, last] = [code << bits, (code << bits) + (1 << bits) - 1]
-    const low = Math.max(from, first)
+    const low = Math.max(least, first)
     let high = Math.min(last, 0x10_ffff)
     const [firstHalf, lastHalf] = surrogates
     if (firstHalf <= high && high <= lastHalf) high = firstHalf - 1
@@ -178,12 +197,11 @@ export class GrammarStacks {
     return this.place(waiting, isAny ? anyCode : code, left)
   }
 
-  #placeBehind(stacks: readonly Stack[]): Place | null {
+  #placeBehind(stacks: readonly Stack[]): TextPlace | null {
     return stacks.length === 0 ? null : this.place(stacks)
   }
 
-  /** The stacks behind the elements that stacks wait for. */
-  #behind(stacks: readonly Stack[]): readonly Stack[] {
+  #nextOfAll(stacks: readonly Stack[]): readonly Stack[] {
     if (stacks.length === 1) return this.next(stacks[0]!)
     const merged = new Set<Stack>()
     for (const stack of stacks) {
@@ -193,7 +211,7 @@ export class GrammarStacks {
     return [...merged]
   }
 
-  /** As `llama_grammar_advance_stack`. */
+  /** Replaces rules on top by what they begin with, as `llama_grammar_advance_stack`. */
   #advance(from: Stack): readonly Stack[] {
     const { kinds, values } = this.rules
     if (from === 0 || kinds[this.#tops[from]!] !== ElementKind.Rule) return [from]
@@ -250,19 +268,3 @@ const tooManyReadings = (): CllmError =>
     `a text can be read in more than ${grammarLimits.readings} ways`,
     grammarLimits.readings,
   )
-
-/** How far a text in UTF-8 has been read. Equal ones of one graph are the same object. */
-export interface Place {
-  /** What may come next; 0: nothing more. */
-  readonly stacks: readonly Stack[]
-  /** The bits of a character that has come in part. */
-  readonly code: number
-  /** How many of its bytes are to come. */
-  readonly left: number
-  /** The places behind bytes, as far as they were looked for; null where the byte may not come. */
-  readonly behind: (Place | null | undefined)[]
-}
-
-/** The first characters that take one byte more, by the bytes that are to come. */
-const least = [0, 0x80, 0x800, 0x1_0000] as const
-const surrogates = [0xd800, 0xdfff] as const

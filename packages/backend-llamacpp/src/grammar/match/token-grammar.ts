@@ -1,7 +1,7 @@
 import { CllmError, type Proposal, type TokenId } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
 import { forcedText, type JsonLayout } from './forced-text.js'
-import { GrammarStacks, type Place, type Stack, tooAmbiguous } from './grammar-stacks.js'
+import { GrammarStacks, type Stack, type TextPlace, tooAmbiguous } from './grammar-stacks.js'
 import { bytesBehind, type TokenTrie } from './token-trie.js'
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
 import { grammarLimits } from '../refuse.js'
@@ -9,7 +9,7 @@ import { grammarLimits } from '../refuse.js'
 /** Where a text is in its grammar. */
 export interface GrammarState {
   readonly graph: GrammarStacks
-  readonly place: Place
+  readonly place: TextPlace
 }
 
 /** The tokens of a model, as grammars see them. */
@@ -43,7 +43,7 @@ export class TokenGrammar {
   readonly #namesTokens: boolean
   #graph: GrammarStacks
   /** Of places of the latest graph. */
-  readonly #masks: LRUCache<Place, Uint32Array>
+  readonly #masks: LRUCache<TextPlace, Uint32Array>
 
   constructor(
     private readonly rules: GbnfRules,
@@ -71,9 +71,9 @@ export class TokenGrammar {
     if (this.tokens.endOfGeneration.has(token)) return isEnd(state.place) ? state : undefined
     const { graph, place: from } = this.#renewed(state)
     const bytes = this.tokens.bytes(token)
-    let place: Place | null = bytes.length === 0 ? null : from
+    let place: TextPlace | null = bytes.length === 0 ? null : from
     for (const byte of bytes) place = place && graph.read(place, byte)
-    if (this.#namesTokens && from.left === 0) place = this.#byToken(graph, from, place, token)
+    if (this.#namesTokens) place = this.#withNamed(place, graph, from, token)
     return place ? { graph, place } : undefined
   }
 
@@ -157,44 +157,43 @@ export class TokenGrammar {
     return { graph, place: graph.place(graph.adopt(state.graph, stacks), code, left) }
   }
 
-  /** With the readings that name the token or say which it is not. */
-  #byToken(graph: GrammarStacks, { stacks }: Place, place: Place | null, token: TokenId) {
-    const next = new Set<Stack>()
-    for (const [stack, named, isNamed] of this.#named(graph, stacks)) {
-      // another token than this one: one that has a text
-      const isAnother = named !== token && this.tokens.bytes(token).length > 0
-      if (isNamed ? named !== token : !isAnother) continue
-      for (const one of graph.next(stack)) next.add(one)
+  /** Adds to what is behind a token's text what is behind the token itself, where the grammar names it or another. */
+  #withNamed(text: TextPlace | null, graph: GrammarStacks, from: TextPlace, token: TokenId) {
+    const behind = new Set<Stack>()
+    for (const { stack, named, isExcluded } of this.#named(graph, from)) {
+      const hasText = this.tokens.bytes(token).length > 0
+      const fits = isExcluded ? named !== token && hasText : named === token
+      if (!fits) continue
+      for (const one of graph.next(stack)) behind.add(one)
     }
-    if (next.size === 0) return place
-    // a character that has come in part is one reading, and what names the token another one
-    for (const one of place?.left === 0 ? place.stacks : []) next.add(one)
-    return graph.place([...next])
+    if (behind.size === 0) return text
+    // a character that has come in part cannot be kept beside them
+    for (const stack of text?.left === 0 ? text.stacks : []) behind.add(stack)
+    return graph.place([...behind])
   }
 
-  #addNamed(graph: GrammarStacks, { stacks, left }: Place, mask: Uint32Array): void {
-    for (const [, named, isNamed] of left === 0 ? this.#named(graph, stacks) : []) {
-      if (isNamed) {
-        if (named < this.tokens.size) add(mask, named)
-        continue
-      }
-      for (const token of this.tokens.trie.tokens) if (token !== named) add(mask, token)
+  #addNamed(graph: GrammarStacks, place: TextPlace, mask: Uint32Array): void {
+    for (const { named, isExcluded } of this.#named(graph, place)) {
+      if (isExcluded) {
+        for (const token of this.tokens.trie.tokens) if (token !== named) add(mask, token)
+      } else if (named < this.tokens.size) add(mask, named)
     }
   }
 
-  /** The readings that wait for tokens: for the named one, or for any other one. */
-  *#named(graph: GrammarStacks, stacks: readonly Stack[]) {
+  /** The stacks that wait for a token, not for a character: for the named one, or for another one with a text. */
+  *#named(graph: GrammarStacks, { stacks, left }: TextPlace) {
+    if (left > 0) return
     const { kinds, values } = this.rules
     for (const stack of stacks) {
       const top = graph.top(stack)
       const kind = stack === 0 ? undefined : kinds[top]
       if (kind !== ElementKind.Token && kind !== ElementKind.NotToken) continue
-      yield [stack, values[top]!, kind === ElementKind.Token] as const
+      yield { stack, named: values[top]!, isExcluded: kind === ElementKind.NotToken }
     }
   }
 }
 
-const isEnd = ({ stacks, left }: Place): boolean => left === 0 && stacks.includes(0)
+const isEnd = ({ stacks, left }: TextPlace): boolean => left === 0 && stacks.includes(0)
 
 function add(mask: Uint32Array, token: TokenId): void {
   mask[token >> 5]! |= 1 << (token & 31)
@@ -204,7 +203,12 @@ function add(mask: Uint32Array, token: TokenId): void {
  * Adds the tokens to a mask whose texts a grammar allows behind a place.
  * @throws CllmError `invalid_constraint` when that takes too long
  */
-function addAllowed(graph: GrammarStacks, trie: TokenTrie, from: Place, mask: Uint32Array): void {
+function addAllowed(
+  graph: GrammarStacks,
+  trie: TokenTrie,
+  from: TextPlace,
+  mask: Uint32Array,
+): void {
   const { bytes, ends, tokens, starts } = trie
   const { comparisons, comparisonsPerByte } = grammarLimits
   const limit = comparisons + comparisonsPerByte * bytes.length

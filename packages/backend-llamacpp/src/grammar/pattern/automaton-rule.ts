@@ -162,7 +162,8 @@ function write(writer: GbnfWriter, states: readonly State[]): string {
  */
 export function regexRule(writer: GbnfWriter, pattern: string): string {
   const make = () => {
-    parsePattern(pattern) // a parenthesis too many would end the group around it
+    // checked by itself first: `a)|(?:b` is none, but would be one within the group
+    parsePattern(pattern)
     const rule = automatonRule(writer, [`^(?:${pattern})$`], {
       lengths: { min: 0, max: Infinity },
       write: (set) => (set.length === 0 ? undefined : oneOf(set)),

@@ -2,7 +2,7 @@ import { entryOf } from '@cllm/core'
 import { canonicalJson, type Conjunction, type Place } from './schema-document.js'
 import type { Bound } from '../rules/decimals.js'
 import {
-  heldProperties,
+  impliedProperties,
   type SchemaObject,
   type TypeName,
   type ValueType,
@@ -206,52 +206,65 @@ function elementsOf(places: Conjunction): Pick<Facts, 'prefix' | 'items'> {
 type Members = Pick<Facts, 'properties' | 'required' | 'additional' | 'isClosed' | 'patterned'>
 
 function membersOf(places: Conjunction): Members {
-  const schemas = schemasOf(places)
-  const required = new Set(schemas.flatMap((schema) => schema.required ?? []))
-  const names = new Set([
-    ...schemas.flatMap((schema) => Object.keys(schema.properties ?? {})),
-    ...required,
-    ...schemas.flatMap((schema) => Object.keys(schema[heldProperties] ?? {})),
-  ])
-  const characters = [...names].join('').length
-  const steps = names.size * places.length + stepsPerCharacter * characters
-  places[0]?.spend(steps)
-  // zod closes both sides of an intersection: together they have the properties of both
-  const naming = schemas.filter(({ properties }) => properties !== undefined)
-  const areMerged =
-    naming.length > 1 && naming.every(({ additionalProperties: more }) => more === false)
   const additional = places.flatMap((place) => place.own('additionalProperties'))
-  const isClosed = naming.length > 0 && additional.length === 0
-  const asked = new Set(
-    places
-      .filter(({ pointer }) => !pointer.includes('^'))
-      .flatMap(({ schema }) => (schema as SchemaObject).required ?? []),
-  )
+  const isClosed = places.some(namesProperties) && additional.length === 0
+  return {
+    properties: propertiesOf(places, isClosed),
+    required: requiredBy(places),
+    additional,
+    isClosed,
+    patterned: patternedOf(places),
+  }
+}
+
+/** What all schemas say of each property that one of them names, requires or implies. */
+function propertiesOf(places: Conjunction, isClosed: boolean): ReadonlyMap<string, Conjunction> {
+  const named = namesIn(places, 'properties')
+  const implied = namesIn(places, impliedProperties)
+  const names = new Set([...named, ...requiredBy(places), ...implied])
+  const characters = [...names].join('').length
+  places[0]?.spend(names.size * places.length + stepsPerCharacter * characters)
+  const requiredByAuthor = requiredBy(places.filter(({ isImplied }) => !isImplied))
+  // zod closes both sides of an intersection: together they have the properties of both
+  const naming = schemasOf(places.filter(namesProperties))
+  const areSides =
+    naming.length > 1 && naming.every(({ additionalProperties: more }) => more === false)
   const properties = new Map<string, Conjunction>()
   for (const name of names) {
-    const isNamed = schemas.some((schema) => Object.hasOwn(schema.properties ?? {}, name))
-    // what only negations ask for is in no object that names its properties
-    const isMade =
-      isClosed && !isNamed && !asked.has(name) && schemas.some((one) => hasHeld(one, name))
-    const never = isMade ? [places[0]!.implied('never', false)] : []
-    const conjunction = places.flatMap((place) => {
-      const isMerged = isNamed && areMerged && naming.includes(place.schema as SchemaObject)
-      return memberOf(place, name, isMerged ? [] : ['additionalProperties'])
+    const all = places.flatMap((place) => {
+      const isOfOtherSide = areSides && named.has(name) && namesProperties(place)
+      return memberOf(place, name, isOfOtherSide ? [] : ['additionalProperties'])
     })
-    properties.set(name, [...conjunction, ...never])
+    // what only negations ask for is in no object that names its properties
+    const isOfNegations = implied.has(name) && !named.has(name) && !requiredByAuthor.has(name)
+    if (isClosed && isOfNegations) all.push(places[0]!.implied('never', false))
+    properties.set(name, all)
   }
+  return properties
+}
+
+function patternedOf(places: Conjunction): ReadonlyMap<string, Conjunction> {
   const patterned = new Map<string, Place[]>()
   for (const place of places) {
-    for (const pattern of Object.keys((place.schema as SchemaObject).patternProperties ?? {})) {
+    for (const pattern of namesIn([place], 'patternProperties')) {
       const child = place.child('patternProperties', pattern)
       entryOf(patterned, pattern, () => []).push(child)
     }
   }
-  return { properties, required, additional, isClosed, patterned }
+  return patterned
 }
 
-const hasHeld = (schema: SchemaObject, name: string): boolean =>
-  Object.hasOwn(schema[heldProperties] ?? {}, name)
+const requiredBy = (places: Conjunction): ReadonlySet<string> =>
+  new Set(schemasOf(places).flatMap(({ required = [] }) => required))
+
+const namesProperties = ({ schema }: Place): boolean =>
+  (schema as SchemaObject).properties !== undefined
+
+const namesIn = (
+  places: Conjunction,
+  keyword: 'properties' | 'patternProperties' | typeof impliedProperties,
+): ReadonlySet<string> =>
+  new Set(schemasOf(places).flatMap((schema) => Object.keys(schema[keyword] ?? {})))
 
 /**
  * What a schema says of a property.
@@ -265,14 +278,14 @@ export function memberOf(
 ): readonly Place[] {
   const { document, pointer } = place
   const schema = place.schema as SchemaObject
-  const { properties = {}, patternProperties = {} } = schema
+  const { properties = {}, patternProperties = {}, [impliedProperties]: implied = {} } = schema
   const known = Object.keys(patternProperties)
     .filter((pattern) => document.matches(pattern, name, `${pointer}/patternProperties`))
     .map((pattern) => place.child('patternProperties', pattern))
   if (Object.hasOwn(properties, name)) known.unshift(place.child('properties', name))
-  const held = hasHeld(schema, name) ? [place.child(heldProperties, name)] : []
+  const also = Object.hasOwn(implied, name) ? [place.child(impliedProperties, name)] : []
   const others = known.length > 0 ? [] : more.flatMap((keyword) => place.own(keyword))
-  return [...known, ...held, ...others]
+  return [...known, ...also, ...others]
 }
 
 const schemasOf = (places: Conjunction): SchemaObject[] =>

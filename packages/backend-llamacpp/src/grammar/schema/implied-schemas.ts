@@ -1,6 +1,6 @@
 import { noneOf, notPattern } from '../pattern/parse-pattern.js'
 import { typeOf, valueTypes } from './facts.js'
-import { heldProperties, type SchemaObject } from './schema-keywords.js'
+import { impliedProperties, type SchemaObject } from './schema-keywords.js'
 import type { Conjunction, Place } from './schema-document.js'
 
 type Raw = Readonly<Record<string, unknown>>
@@ -91,7 +91,7 @@ function ofCounts(schema: SchemaObject): readonly Raw[] {
 }
 
 function ofMembers(schema: SchemaObject): readonly Raw[] {
-  const named = Object.entries({ ...schema[heldProperties], ...schema.properties })
+  const named = Object.entries({ ...schema[impliedProperties], ...schema.properties })
   return [
     ...(schema.required ?? []).map((name) => lacking(name)),
     ...named.map(([name, inner]) => having(name, { not: inner })),
@@ -108,13 +108,13 @@ function ofMembers(schema: SchemaObject): readonly Raw[] {
 /** Objects without a property. */
 export const lacking = (name: string): Raw => ({
   type: 'object',
-  [heldProperties]: { [name]: false },
+  [impliedProperties]: { [name]: false },
 })
 
 const having = (name: string, schema: unknown): Raw => ({
   type: 'object',
   required: [name],
-  [heldProperties]: { [name]: schema },
+  [impliedProperties]: { [name]: schema },
 })
 
 function ofElements({ items, prefixItems, contains, minContains }: SchemaObject): readonly Raw[] {

@@ -102,7 +102,7 @@ function not(place: Place, keyword: 'not' | 'if', trail: readonly string[]): Way
   const unwanted = place.child(keyword)
   const ways = negated(unwanted, trail)
   const isEmpty = unwanted.schema === true || Object.keys(unwanted.schema).length === 0
-  if (ways.length > 0 || isEmpty || place.pointer.includes('^')) return ways
+  if (ways.length > 0 || isEmpty || place.isImplied) return ways
   throw refusedSchema(
     `${place.pointer}/${keyword}`,
     `the keyword ${keyword} is not supported with what is said here`,

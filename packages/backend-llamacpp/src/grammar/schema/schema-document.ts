@@ -20,6 +20,11 @@ export class Place {
     readonly size: number,
   ) {}
 
+  /** Whether it is made of another one: nothing else has `^` in its pointer. */
+  get isImplied(): boolean {
+    return this.pointer.includes('^')
+  }
+
   /** Counts work on it. */
   spend(steps: number): void {
     this.document.budget.spend(steps, this.pointer)

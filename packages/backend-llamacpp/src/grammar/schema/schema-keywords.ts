@@ -11,8 +11,8 @@ const schemas = z.array(schema).min(1)
 const namedSchemas = z.record(z.string(), schema)
 const text = z.string()
 
-/** Properties that hold without a word on others, as schemas that are made of others have them. */
-export const heldProperties = '\0properties'
+/** In schemas that are made of others: as `properties`, but other properties are as free as they were. */
+export const impliedProperties = '\0properties'
 
 /** A type that a schema can name. */
 export type TypeName = (typeof typeNames)[number]
@@ -162,7 +162,7 @@ export const schemaKeywords = {
 
 const rows: readonly (readonly [string, SchemaKeyword])[] = [
   ...Object.entries(schemaKeywords),
-  [heldProperties, ofObjects(namedSchemas, '')],
+  [impliedProperties, ofObjects(namedSchemas, '')],
 ]
 
 /** The type of values that each keyword is about, for those that are about one. */
@@ -194,7 +194,7 @@ type Values = {
 /** The keywords of a schema that was checked: of types there is a list, and a `const` is in `enum`. */
 export interface SchemaObject extends Omit<Values, 'const' | 'type'> {
   readonly type?: readonly TypeName[]
-  readonly [heldProperties]?: Readonly<Record<string, unknown>>
+  readonly [impliedProperties]?: Readonly<Record<string, unknown>>
 }
 
 type DeepReadonly<T> = T extends readonly (infer One)[]

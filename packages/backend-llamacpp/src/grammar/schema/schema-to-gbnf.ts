@@ -170,7 +170,7 @@ const makers: Readonly<Record<ValueType, MakeRule>> = {
 }
 
 function typesToWrite({ types, places }: Facts): readonly ValueType[] {
-  const own = places.filter(({ pointer }) => !pointer.includes('^'))
+  const own = places.filter(({ isImplied }) => !isImplied)
   const named = own.some(({ schema }) => (schema as SchemaObject).type !== undefined)
   if (types !== undefined && named) return types
   const implied = new Set(
