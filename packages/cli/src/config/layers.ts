@@ -157,6 +157,17 @@ const together = (before: unknown, given: unknown): unknown => {
   return isRecord(given) && isRecord(before) ? { ...before, ...given } : given
 }
 
+/** What a flag sets; `--model NAME=SPEC` is one of the models that are served. */
+function settingOf({ name, rawName, value }: OptionToken, option: PlacedOption): Setting {
+  const served = option.path === 'model.spec' ? readModel(value ?? '') : undefined
+  const from = { source: rawName, label: rawName }
+  if (served !== undefined) {
+    return { path: 'models.served', value: Object.fromEntries([served]), ...from }
+  }
+  const given = negated.has(name) ? offOf(option) : valueOf(option, value)
+  return { path: option.path, value: given, ...from }
+}
+
 /**
  * Reads flags strictly: reports every problem and skips nothing.
  *
@@ -167,40 +178,44 @@ export function readFlagsLayer(argv: readonly string[], own: readonly string[] =
   const settings = new Map<string, Setting>()
   const problems: string[] = []
   let file: string | undefined
-  let skippedAt = -2 // what follows a wrong flag is probably its value
-  let unknownAt = -1
+  /** The argument with the last unknown flag: its letters are tokens of their own, and one problem. */
+  let unknownAt: number | undefined
+  /** The argument that is probably the value of a wrong flag, and so no problem of its own. */
+  let valueAt: number | undefined
 
   // `pnpm start -- --port 9000` passes the `--` on.
   const args = argv.filter((argument) => argument !== '--')
   for (const token of tokenize(args)) {
     if (token.kind === 'positional') {
       const problem = `unexpected argument ${token.value}; --model names the model`
-      if (token.index !== skippedAt + 1) problems.push(problem)
+      if (token.index !== valueAt) problems.push(problem)
       continue
     }
     if (token.kind !== 'option' || token.index === unknownAt) continue
-    const { name, rawName, value } = token
-    const problem = valueProblem(token)
-    const option = byFlag.get(name) ?? negated.get(name)
+    const { name, rawName, value, index } = token
     if (!Object.hasOwn(known, name)) {
       // several letters behind one dash are several flags here, and one in other servers
-      const written = rawName.startsWith('--') ? rawName : args[token.index]!.replace(/=.*$/s, '')
+      const written = rawName.startsWith('--') ? rawName : args[index]!.replace(/=.*$/s, '')
       problems.push(unknownFlag(written, [...own, ...flagNames]))
-      unknownAt = token.index
-      skippedAt = token.inlineValue ? -2 : token.index
-    } else if (problem !== undefined) {
-      problems.push(problem)
-      skippedAt = token.index + 1
-    } else if (option === undefined) {
-      file = value
-    } else {
-      const named = option.path === 'model.spec' ? readModel(value ?? '') : undefined
-      const path = named === undefined ? option.path : 'models.served'
-      const plain = negated.has(name) ? offOf(option) : valueOf(option, value)
-      const given = named === undefined ? plain : Object.fromEntries([named])
-      const all = together(settings.get(path)?.value, given)
-      settings.set(path, { path, value: all, source: rawName, label: rawName })
+      unknownAt = index
+      valueAt = token.inlineValue ? undefined : index + 1
+      continue
     }
+    const problem = valueProblem(token)
+    if (problem !== undefined) {
+      problems.push(problem)
+      // what was read as its value may be a flag with a value
+      valueAt = index + 2
+      continue
+    }
+    const option = byFlag.get(name) ?? negated.get(name)
+    if (option === undefined) {
+      file = value
+      continue
+    }
+    const setting = settingOf(token, option)
+    const before = settings.get(setting.path)?.value
+    settings.set(setting.path, { ...setting, value: together(before, setting.value) })
   }
   return { settings: [...settings.values()], problems, warnings: [], file }
 }

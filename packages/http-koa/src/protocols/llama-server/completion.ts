@@ -76,6 +76,7 @@ export async function complete(
   return isListed(fields) ? answers : answers[0]!
 }
 
+/** What the end of an answer tells of its request. */
 interface About {
   readonly model: string
   readonly prompt: string
@@ -83,6 +84,7 @@ interface About {
   readonly info: EngineInfo
 }
 
+/** The events of a stream: each has a piece of one of the answers, or its end. */
 function chunks(
   { clock }: Call,
   generations: readonly Generation[],
@@ -90,42 +92,44 @@ function chunks(
   fields: CompletionFields,
   write: (text: string) => void,
 ): Encoder<MergedEvent> {
-  const progress = generations.map(() => ({ count: 0, hasNewLine: false }))
+  const send = (chunk: object) => write(`data: ${JSON.stringify(chunk)}\n\n`)
   const isTimed = fields.timings_per_token === true
-  const timings = generations.map(({ promptTokens }) => new StreamTimings(clock, promptTokens))
+  const answers = generations.map(({ promptTokens }, index) => ({
+    about: abouts[index]!,
+    promptTokens,
+    timings: new StreamTimings(clock, promptTokens),
+    tokenCount: 0,
+    hasNewLine: false,
+  }))
   return {
     push({ index, event }) {
-      const state = progress[index]!
-      state.hasNewLine ||= event.text.includes('\n')
-      if (event.type !== 'end') {
-        const isToken = event.type === 'token'
-        if (isToken) state.count++
-        const timing = timings[index]!
-        const chunk = {
-          index,
-          content: event.text,
-          tokens: isToken ? [event.token] : [],
-          stop: false,
-          id_slot: -1,
-          tokens_predicted: state.count,
-          tokens_evaluated: generations[index]!.promptTokens,
-          ...(isTimed && { timings: isToken ? timing.onToken() : timing.onPrompt(event) }),
-          ...(isToken
-            ? probabilities(event.logprobs ? [event.logprobs] : [], abouts[index]!.request)
-            : { prompt_progress: promptProgress(event, timing.elapsedMs) }),
-        }
-        write(`data: ${JSON.stringify(chunk)}\n\n`)
+      const answer = answers[index]!
+      const { about, promptTokens, timings } = answer
+      answer.hasNewLine ||= event.text.includes('\n')
+      if (event.type === 'end') {
+        const ended = ending(event, about, answer.hasNewLine)
+        send(pickFields({ index, content: event.text, tokens: [], ...ended }, fields))
         return
       }
-      const last = {
+      if (event.type === 'token') answer.tokenCount++
+      const piece = {
         index,
         content: event.text,
-        tokens: [],
-        ...ending(event, abouts[index]!, state.hasNewLine),
+        tokens: event.type === 'token' ? [event.token] : [],
+        stop: false,
+        id_slot: -1,
+        tokens_predicted: answer.tokenCount,
+        tokens_evaluated: promptTokens,
       }
-      write(`data: ${JSON.stringify(pickFields(last, fields))}\n\n`)
+      if (event.type === 'token') {
+        const likely = probabilities(event.logprobs ? [event.logprobs] : [], about.request)
+        send({ ...piece, ...(isTimed && { timings: timings.onToken() }), ...likely })
+      } else {
+        const prompt_progress = promptProgress(event, timings.elapsedMs)
+        send({ ...piece, ...(isTimed && { timings: timings.onPrompt(event) }), prompt_progress })
+      }
     },
-    fail: (error) => write(`data: ${JSON.stringify(llamaServerErrorBody(error))}\n\n`),
+    fail: (error) => send(llamaServerErrorBody(error)),
   }
 }
 
@@ -142,8 +146,7 @@ function ending(end: EndEvent, { model, prompt, request, info }: About, hasNewLi
     generation_settings: generationSettings(request, info),
     prompt,
     has_new_line: hasNewLine,
-    // the slot was full before the answer was as long as it may be
-    // or it went on without its oldest tokens
+    // it went on without its oldest tokens, or the slot was full before it was as long as it may be
     truncated:
       total > info.limits.contextSize + 1 ||
       (end.reason === 'length' && usage.generatedTokens < (request.maxTokens ?? Infinity)),

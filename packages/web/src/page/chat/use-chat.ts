@@ -43,11 +43,15 @@ export type Chat = ReturnType<typeof useChat>
 /**
  * The state of the chat.
  *
- * @param all - what each question is asked with: once, or twice to compare
+ * @param settings - what each question is asked with: once, or twice to compare
  * @param models - the names of the models, the default first
  */
-export function useChat(server: Server, all: readonly ChatSettings[], models: readonly string[]) {
-  const [conversation, setShown] = useState(() => emptyConversation(newId(), Date.now()))
+export function useChat(
+  server: Server,
+  settings: readonly ChatSettings[],
+  models: readonly string[],
+) {
+  const [conversation, setConversation] = useState(() => emptyConversation(newId(), Date.now()))
   const [others, setOthers] = useState<readonly Conversation[]>([])
   const [coming, setComing] = useState<ReadonlySet<string>>(new Set())
   const [notice, setNotice] = useState<Notice>()
@@ -63,9 +67,9 @@ export function useChat(server: Server, all: readonly ChatSettings[], models: re
     return stop
   }, [])
 
-  const change = (next: Conversation): void => {
+  const show = (next: Conversation): void => {
     current.current = next
-    setShown(next)
+    setConversation(next)
   }
   const store = async (changed: Conversation, answered = ''): Promise<void> => {
     await keep(changed, answered).catch(({ name }: Error) => {
@@ -75,57 +79,65 @@ export function useChat(server: Server, all: readonly ChatSettings[], models: re
     await refresh()
   }
 
-  /** Asks for the turn `id` of a conversation, after those before it. */
-  const run = async (asked: Conversation, id: string, settings: ChatSettings): Promise<void> => {
-    const own = asked.turns.find((turn) => turn.id === id)!
-    const before = shownTurns({ ...asked, leaf: own.content === '' ? own.parent : id })
+  /** Asks for the answer `id` of a conversation, or for what follows its text; shows and keeps what comes. */
+  const run = async (asked: Conversation, id: string, how: ChatSettings): Promise<void> => {
+    const turn = asked.turns.find((one) => one.id === id)!
+    const before = shownTurns({ ...asked, leaf: turn.content === '' ? turn.parent : id })
     const controller = new AbortController()
     running.current.set(id, controller)
     setComing(new Set(running.current.keys()))
     const isShown = (): boolean => current.current.id === asked.id
-    let part: Partial<Turn> = {}
+    let arrived: Partial<Turn> = {}
     let frame = 0
-    const show = (): void => {
+    const showArrived = (): void => {
       frame = 0
-      if (isShown()) change(withChange(current.current, id, part))
+      if (isShown()) show(withChange(current.current, id, arrived))
     }
     const update = (more: Partial<Turn>): void => {
-      part = { ...part, ...more }
-      frame ||= requestAnimationFrame(show) // many tokens may come between two pictures
+      arrived = { ...arrived, ...more }
+      frame ||= requestAnimationFrame(showArrived) // many tokens may come between two pictures
     }
     try {
-      const tools = settings.mcp === 'on' ? await mcpTools(server, controller.signal) : []
-      await ask(server, await chatBody(before, settings, tools), controller.signal, update, own)
+      const tools = how.mcp === 'on' ? await mcpTools(server, controller.signal) : []
+      await ask(server, await chatBody(before, how, tools), controller.signal, update, turn)
     } catch (error) {
       const problem = controller.signal.aborted ? 'Stopped' : (error as Error).message
       update({ problem })
     }
     cancelAnimationFrame(frame)
-    show()
+    showArrived()
     running.current.delete(id)
     setComing(new Set(running.current.keys()))
-    await store(isShown() ? current.current : withChange(asked, id, part), id)
+    await store(isShown() ? current.current : withChange(asked, id, arrived), id)
   }
 
   /** Asks for what follows the last turn: one answer, or two beside each other. */
-  const answer = (asked: Conversation, settings: readonly ChatSettings[]): void => {
+  const answer = (asked: Conversation): void => {
     const ids = settings.map(newId)
-    let next = asked
-    for (const [index, { model }] of settings.entries()) {
-      const [id = '', name = model || models[0]] = [ids[index]]
-      const beside = ids.length > 1 ? ids[1 - index] : undefined
-      const more = { ...(name !== undefined && { model: name }), ...(beside && { beside }) }
-      const turn: Turn = { id, parent: asked.leaf, role: 'assistant', content: '', ...more }
-      next = withTurn(next, turn, Date.now())
+    const answers = settings.map((how, index): Turn => {
+      const model = how.model || models[0]
+      const beside = ids[1 - index]
+      return {
+        id: ids[index]!,
+        parent: asked.leaf,
+        role: 'assistant',
+        content: '',
+        ...(model !== undefined && { model }),
+        ...(beside !== undefined && { beside }),
+      }
+    })
+    const next = {
+      ...answers.reduce((before, turn) => withTurn(before, turn, Date.now()), asked),
+      leaf: ids[0] ?? null,
+      system: settings[0]?.system ?? '',
     }
-    next = { ...next, leaf: ids[0] ?? null, system: settings[0]?.system ?? '' }
-    change(next)
+    show(next)
     void store(next) // the page may be closed before the answer ends
-    for (const [index, each] of settings.entries()) void run(next, ids[index] ?? '', each)
+    for (const [index, how] of settings.entries()) void run(next, ids[index]!, how)
   }
 
   const tell = (turn: Omit<Turn, 'id'>): void => {
-    if (!isBusy) answer(withTurn(current.current, { id: newId(), ...turn }, Date.now()), all)
+    if (!isBusy) answer(withTurn(current.current, { id: newId(), ...turn }, Date.now()))
   }
   const question = (parent: string | null, content: string, files: readonly Attachment[]): void => {
     if (content.trim() === '' && files.length === 0) return
@@ -150,34 +162,34 @@ export function useChat(server: Server, all: readonly ChatSettings[], models: re
       tell({ parent: calls, role: 'tool', content: '', results }),
     /** Another answer in the place of this one. */
     regenerate(turn: Turn): void {
-      if (!isBusy) answer({ ...current.current, leaf: turn.parent }, all)
+      if (!isBusy) answer({ ...current.current, leaf: turn.parent })
     },
     /** Goes on with an answer that was cut off. */
     goOn(turn: Turn): void {
-      const [settings] = all
-      if (isBusy || settings === undefined) return
-      const model = turn.model ?? settings.model
-      void run(current.current, turn.id, models.includes(model) ? { ...settings, model } : settings)
+      const [how] = settings
+      if (isBusy || how === undefined) return
+      const model = turn.model ?? how.model
+      void run(current.current, turn.id, models.includes(model) ? { ...how, model } : how)
     },
     stop,
-    show: (branch: Turn): void => change(withBranch(current.current, branch.id)),
+    show: (branch: Turn): void => show(withBranch(current.current, branch.id)),
     open(other: Conversation | undefined): void {
       stop()
       const before = current.current
-      if (other === undefined) change(emptyConversation(newId(), Date.now()))
+      if (other === undefined) show(emptyConversation(newId(), Date.now()))
       else {
         void readConversation(other.id).then((kept) => {
-          if (current.current === before) change(kept ?? other)
+          if (current.current === before) show(kept ?? other)
         })
       }
     },
     mark(other: Conversation, changed: Pick<Partial<Conversation>, 'title' | 'pinned'>): void {
-      if (other.id === current.current.id) change({ ...current.current, ...changed })
+      if (other.id === current.current.id) show({ ...current.current, ...changed })
       void store({ ...other, ...changed })
     },
     remove(other: Conversation): void {
       void forget(other.id).then(refresh)
-      if (other.id === current.current.id) change(emptyConversation(newId(), Date.now()))
+      if (other.id === current.current.id) show(emptyConversation(newId(), Date.now()))
       const undo = (): void => {
         setNotice(undefined)
         void store(other)
