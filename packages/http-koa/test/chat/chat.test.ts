@@ -3,7 +3,7 @@ import t from 'tap'
 import { CllmError, type EngineClient, type EngineInfo } from '@cllm/core'
 import type { AnswerParser, AnswerPart, ReadPart } from '../../src/chat/answer/answer-part.js'
 import { AnswerReader } from '../../src/chat/answer/answer-reader.js'
-import { JsonScanner } from '../../src/chat/answer/call/call-arguments.js'
+import { JsonScanner, TaggedArguments } from '../../src/chat/answer/call/call-arguments.js'
 import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/known-formats.js'
 import { chatFormatOf, promptEnd } from '../../src/chat/format/known-templates.js'
@@ -197,6 +197,16 @@ t.test('arguments come as they are written', async (t) => {
   streaming = streamingParser()
   const text = partsOf(`${json}\nDone.`).flatMap((part) => (part.type === 'text' ? part.text : []))
   t.equal(text.join(''), 'Done.')
+})
+
+t.test('white space of an argument beside that of its marks stays, however it comes', async (t) => {
+  const marks = { open: '<p=', value: '>', close: '</p>', before: '\n', after: '\n' }
+  const written = '<p=a>\n\n\nfirst\n\n</p></call>'
+  for (const pieces of [[written], letters(written)]) {
+    const reader = new TaggedArguments(marks, { a: { type: 'string' } }, ['</call>'])
+    const json = pieces.map((piece) => reader.push(piece).text).join('')
+    t.same(JSON.parse(json), { a: '\n\nfirst\n' }, `in ${pieces.length} pieces`)
+  }
 })
 
 t.test('a forced call that is cut off is a call with what there is of its arguments', async (t) => {

@@ -110,13 +110,28 @@ export function argumentSchemas(parameters: unknown): JsonObject {
   return isObject(properties) ? properties : {}
 }
 
+/** An argument whose name has come. */
+interface Argument {
+  readonly name: string
+  /** What ends its value. */
+  close: string
+  readonly isText: boolean
+  /** Whether the model says its type. */
+  readonly isTyped: boolean
+  /** What may come next: a mark before the value, or the value. */
+  next: 'before' | 'cdata' | 'value'
+}
+
 /** Arguments one after the other between marks of their own, given as JSON while they come. */
 export class TaggedArguments implements CallReader {
+  /** What has come and was not read yet. */
   #held = ''
+  /** What was read and not returned yet. */
   #json = '{'
   #count = 0
+  /** The argument whose value comes; undefined between two. */
+  #argument: Argument | undefined
   #isOver = false
-  #value: Value | undefined
   isWhole = false
 
   /**
@@ -131,19 +146,17 @@ export class TaggedArguments implements CallReader {
 
   push(piece: string): CallProgress {
     this.#held += piece
-    while (this.#value === undefined ? this.#begin(false) : this.#goOn(this.#value)) {
-      // the next argument
-    }
+    this.#readAll(false)
     return this.#progress()
   }
 
   end(): CallProgress {
-    while (this.#value === undefined ? this.#begin(true) : this.#goOn(this.#value)) {
-      // what was held back
+    this.#readAll(true)
+    if (this.#argument === undefined) this.#finish()
+    else {
+      this.#json += this.#argument.isText ? escaped(this.#held) : this.#held
+      this.#held = ''
     }
-    if (this.#value === undefined) this.#finish()
-    else this.#json += this.#value.isText ? escaped(this.#held) : this.#held
-    this.#held = this.#value === undefined ? this.#held : ''
     this.#isOver = true
     return this.#progress()
   }
@@ -154,84 +167,95 @@ export class TaggedArguments implements CallReader {
     return this.#isOver ? { text, rest: this.#held } : { text }
   }
 
-  #finish(): void {
-    if (this.#isOver) return
-    this.#json += '}'
-    this.#isOver = this.isWhole = true
+  /** Reads as far as it is certain what comes; all of it where it `isLast`. */
+  #readAll(isLast: boolean): void {
+    while (
+      this.#argument === undefined ? this.#readName(isLast) : this.#readValue(this.#argument)
+    ) {
+      // what comes next
+    }
   }
 
   /** Reads what comes before a value; true when there is one. */
-  #begin(isLast: boolean): boolean {
+  #readName(isLast: boolean): boolean {
     if (this.#isOver) return false
     const text = this.#held.trimStart()
     const { open, value } = this.marks
+    const mayBe = (mark: string): boolean => !isLast && mark.startsWith(text)
     const ends = this.closings.some((closing) => text.startsWith(closing))
-    if (ends || !text.startsWith(open)) {
-      if (!ends && open.startsWith(text) && !isLast) return false
-      this.#finish()
-      return false
-    }
+    if (!ends && mayBe(open)) return false
+    if (ends || !text.startsWith(open)) return this.#finish()
     // the mark of an argument may be the beginning of what ends the call
-    const mayEnd = this.closings.some((closing) => closing.startsWith(text))
-    if (mayEnd && !isLast) return false
+    if (this.closings.some(mayBe)) return false
     const [before = '', after] = value.split(anyText)
     const at = text.indexOf(before.trimEnd(), open.length + 1)
     const match = at < 0 ? 'maybe' : matchMark(value, text, at)
-    if (match === 'no' || (match === 'maybe' && (isLast || text.length > 1024))) this.#finish()
-    if (typeof match === 'string') return false
-    const key = text.slice(open.length, at)
+    if (match === 'no') return this.#finish()
+    if (match === 'maybe') return isLast || text.length > longestName ? this.#finish() : false
+    const name = text.slice(open.length, at)
     const type =
       after === undefined ? undefined : text.slice(at + before.length, match.end - after.length)
-    const isText =
-      type === undefined ? takesOnlyText(this.schemas[key]) : type === this.marks.textType
+    const isTyped = type !== undefined
+    const isText = isTyped ? type === this.marks.textType : takesOnlyText(this.schemas[name])
     this.#held = text.slice(match.end)
-    this.#json += `${this.#count++ === 0 ? '' : ', '}${JSON.stringify(key)}: ${isText ? '"' : ''}`
-    const close = this.marks.close.replaceAll(argumentName, key)
-    this.#value = { key, close, isText, isFirst: true, isTyped: type !== undefined }
+    this.#json += `${this.#count++ === 0 ? '' : ', '}${JSON.stringify(name)}: ${isText ? '"' : ''}`
+    const close = this.marks.close.replaceAll(argumentName, name)
+    this.#argument = { name, close, isText, isTyped, next: 'before' }
     return true
   }
 
+  /** The last argument was read; false, as no other one comes. */
+  #finish(): false {
+    if (!this.#isOver) this.#json += '}'
+    this.#isOver = this.isWhole = true
+    return false
+  }
+
   /** Reads a value; true when it is over. */
-  #goOn(value: Value): boolean {
-    const { before, after } = this.marks
-    if (value.isFirst && before !== '') {
-      if (this.#held.length < before.length && before.startsWith(this.#held)) return false
-      if (this.#held.startsWith(before)) this.#held = this.#held.slice(before.length)
-    }
-    if (value.isFirst && this.#held.length < cdata.length && cdata.startsWith(this.#held))
-      return false
-    if (value.isFirst && this.#held.startsWith(cdata)) {
-      this.#held = this.#held.slice(cdata.length)
-      value.close = `]]>${value.close}`
-    }
-    value.isFirst = false
-    const at = this.#held.indexOf(value.close)
+  #readValue(argument: Argument): boolean {
+    if (!this.#begins(argument)) return false
+    const { after } = this.marks
+    const { name, close, isText, isTyped } = argument
+    const at = this.#held.indexOf(close)
     if (at < 0) {
-      if (!value.isText) return false
-      const certain =
-        this.#held.length - possibleStart(this.#held, [after + value.close, value.close])
+      if (!isText) return false
+      const certain = this.#held.length - possibleStart(this.#held, [after + close, close])
       this.#json += escaped(this.#held.slice(0, certain))
       this.#held = this.#held.slice(certain)
       return false
     }
     const padded = this.#held.slice(0, at)
     const text = after !== '' && padded.endsWith(after) ? padded.slice(0, -after.length) : padded
-    this.#json += value.isText
-      ? `${escaped(text)}"`
-      : argumentJson(text, this.schemas[value.key], value.isTyped)
-    this.#held = this.#held.slice(at + value.close.length)
-    this.#value = undefined
+    this.#json += isText ? `${escaped(text)}"` : argumentJson(text, this.schemas[name], isTyped)
+    this.#held = this.#held.slice(at + close.length)
+    this.#argument = undefined
     return true
+  }
+
+  /** Passes over what stands before a value; false while more of that may come. */
+  #begins(argument: Argument): boolean {
+    if (argument.next === 'before') {
+      if (this.#skip(this.marks.before) === 'maybe') return false
+      argument.next = 'cdata'
+    }
+    if (argument.next === 'cdata') {
+      const skipped = this.#skip(cdata)
+      if (skipped === 'maybe') return false
+      if (skipped === 'yes') argument.close = `]]>${argument.close}`
+      argument.next = 'value'
+    }
+    return true
+  }
+
+  #skip(mark: string): 'yes' | 'no' | 'maybe' {
+    if (!this.#held.startsWith(mark)) return mark.startsWith(this.#held) ? 'maybe' : 'no'
+    this.#held = this.#held.slice(mark.length)
+    return 'yes'
   }
 }
 
-interface Value {
-  readonly key: string
-  close: string
-  readonly isText: boolean
-  readonly isTyped: boolean
-  isFirst: boolean
-}
+/** Characters within which the name of an argument ends, else it is none. */
+const longestName = 1024
 
 /** What some models put around a text that has marks in it. */
 const cdata = '<![CDATA['
