@@ -132,10 +132,13 @@ export class SequenceDrafts {
   draftTokens = 0
   /** Those that were drawn. */
   acceptedTokens = 0
+  /** For how many tokens it was last asked what follows. */
+  #asked = -1
+  /** What a source guesses of that … */
   #guess: Guess | undefined
-  /** The number of tokens that the guess is for. */
-  #at = -1
-  #isOpen = false
+  /** … or what can be told to guess it, as no source does. */
+  #open: LateSource | undefined
+  /** The most tokens of a guess. */
   #most = fewDrafts
   /** The tokens so far, for drafters. */
   #copied: TokenId[] | undefined
@@ -153,19 +156,19 @@ export class SequenceDrafts {
 
   /** Whether what {@link view} had last takes time to be guessed. */
   get isOpen(): boolean {
-    return this.#isOpen
+    return this.#open !== undefined
   }
 
   /** What may come after `tokens`, up to `most` tokens; undefined: nothing is known. */
   view(tokens: readonly TokenId[], most: number): DraftView | undefined {
-    if (this.#at !== tokens.length) this.#propose(tokens)
-    const late = this.#isOpen ? this.late : undefined
-    const known = late === undefined ? (this.#guess?.tokens.length ?? 0) : this.#most
-    const room = late === undefined ? most : Math.min(most, late.longest() - tokens.length)
-    const count = Math.min(known, room)
-    if (count <= 0) return undefined
-    const { acceptance, kind = 0 } = this.#guess ?? {}
-    return { tokens: count, acceptance: (late?.acceptance ?? acceptance)?.of(kind) ?? 0 }
+    if (this.#asked !== tokens.length) this.#propose(tokens)
+    if (this.#open !== undefined) {
+      const longest = Math.min(this.#most, this.#open.longest() - tokens.length)
+      return viewOf(Math.min(longest, most), this.#open.acceptance, 0)
+    }
+    if (this.#guess === undefined) return undefined
+    const { tokens: guessed, acceptance, kind } = this.#guess
+    return viewOf(Math.min(guessed.length, most), acceptance, kind)
   }
 
   /** The first `count` tokens of what {@link view} has. */
@@ -176,8 +179,8 @@ export class SequenceDrafts {
   /** Takes in a guess of what comes after `length` tokens, made because it was wanted; empty: none. */
   give(length: number, guessed: readonly TokenId[]): void {
     if (this.late === undefined) return
-    this.#at = length
-    this.#isOpen = false
+    this.#asked = length
+    this.#open = undefined
     this.#guess = this.#checked({ tokens: guessed }, this.late.acceptance)
   }
 
@@ -199,14 +202,14 @@ export class SequenceDrafts {
   }
 
   #propose(tokens: readonly TokenId[]): void {
-    this.#at = tokens.length
+    this.#asked = tokens.length
     this.#guess = undefined
     const copy = this.sources.length === 0 ? tokens : this.#copy(tokens)
     for (const { drafter, acceptance } of this.sources) {
       this.#guess = this.#checked(drafter.propose(copy, this.#most), acceptance)
       if (this.#guess !== undefined) break
     }
-    this.#isOpen = this.#guess === undefined && this.late !== undefined
+    this.#open = this.#guess === undefined ? this.late : undefined
   }
 
   /** Adds what is new: a drafter that changes what it is given spoils its own guesses only. */
@@ -225,4 +228,8 @@ export class SequenceDrafts {
     const known = Number.isInteger(kind) && kind >= 0 && kind < kinds
     return { tokens: usable, kind: known ? kind : 0, acceptance, right: 0 }
   }
+}
+
+function viewOf(tokens: number, acceptance: SequenceAcceptance, kind: number) {
+  return tokens > 0 ? { tokens, acceptance: acceptance.of(kind) } : undefined
 }

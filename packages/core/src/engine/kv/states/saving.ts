@@ -140,7 +140,7 @@ export class StateSaver implements LoopWork {
   canBeLost(slot: Slot, kept: number): boolean {
     if (!this.states.worth.isWorthSaving(slot, kept)) return true
     const bytes = this.costs.states.bytesOf(slot.length)
-    return this.#timeFor(bytes) === 'new memory' || this.states.isMemoryReady(bytes)
+    return this.#timeFor(bytes) === 'new memory' || this.states.prepareMemory(bytes)
   }
 
   /**
@@ -167,7 +167,7 @@ export class StateSaver implements LoopWork {
   #hasTime({ length }: Slot): boolean {
     const bytes = this.costs.states.bytesOf(length)
     const time = this.#timeFor(bytes)
-    return time === 'new memory' || (time === 'used memory' && this.states.isMemoryReady(bytes))
+    return time === 'new memory' || (time === 'used memory' && this.states.prepareMemory(bytes))
   }
 
   /** Into which memory this many bytes can be saved while requests that decode wait no longer than they may. */

@@ -27,13 +27,17 @@ interface Job {
 
 type SlotContent = Awaited<ReturnType<SlotFiles['read']>>
 
-/** A job that restores, and has its turn to be read. */
+/** What a file holds, and how many milliseconds reading it took. */
+interface ReadFile {
+  readonly content: SlotContent
+  readonly ms: number
+}
+
+/** The one job that restores and has its turn to be read. */
 interface Reading {
   readonly job: Job
-  /** What its file holds; undefined while it is read. */
-  content?: SlotContent
-  /** Milliseconds that reading it took. */
-  ms: number
+  /** Undefined while it is read. */
+  file?: ReadFile
 }
 
 /** What was done with a slot; the bytes of a file may be on their way yet. */
@@ -52,7 +56,9 @@ export const SLOT_ACTIONS = tokens.token<SlotActions>('SlotActions')
  */
 @injectable()
 export class SlotActions implements LoopWork {
+  /** In the order in which they were asked for. */
   readonly #jobs: Job[] = []
+  /** Until what the last job saved is in its file. */
   #writing: Promise<void> | undefined
   #reading: Reading | undefined
 
@@ -98,23 +104,21 @@ export class SlotActions implements LoopWork {
 
   /** Whether something can be done now. */
   get isDue(): boolean {
-    return this.#jobs.some(this.#isDue)
+    return this.#nextDue() !== undefined
   }
 
   /** Does what can be done now. */
   async settle(): Promise<void> {
-    for (;;) {
-      const job = this.#jobs.find(this.#isDue)
-      if (job === undefined) return
-      const { content, ms } = this.#reading?.job === job ? this.#reading : { ms: 0 }
-      if (job.action.action === 'restore' && content === undefined) {
+    for (let job = this.#nextDue(); job !== undefined; job = this.#nextDue()) {
+      const file = this.#reading?.job === job ? this.#reading.file : undefined
+      if (job.action.action === 'restore' && file === undefined) {
         void this.#read(job, job.action.filename)
         continue
       }
       this.#leave(job)
-      const began = this.clock.now() - ms
+      const began = this.clock.now() - (file?.ms ?? 0)
       try {
-        const { tokens, bytes } = await this.#do(job, content)
+        const { tokens, bytes } = await this.#do(job, file)
         if (typeof bytes === 'number') this.#resolve(job, tokens, bytes, began)
         else this.#writing = this.#finish(job, tokens, bytes, began)
       } catch (error) {
@@ -135,15 +139,17 @@ export class SlotActions implements LoopWork {
   }
 
   /** One state at a time waits to be written, and one is read or waits to be restored. */
-  readonly #isDue = (job: Job): boolean => {
-    const { slot, action } = job
-    if (slot.owner !== undefined) return false
-    if (action.action === 'save') return this.#writing === undefined
-    const other = action.action === 'restore' ? this.#reading : undefined
-    if (other === undefined) return true
-    if (other.content === undefined) return false
-    // Where the slot of another was given away meanwhile, that is read again once it is idle.
-    return other.job === job || other.job.slot.owner !== undefined
+  #nextDue(): Job | undefined {
+    return this.#jobs.find((job) => {
+      const { slot, action } = job
+      if (slot.owner !== undefined) return false
+      if (action.action === 'save') return this.#writing === undefined
+      if (action.action === 'erase' || this.#reading === undefined) return true
+      const { job: read, file } = this.#reading
+      if (file === undefined) return false
+      // Where the slot of another was given away meanwhile, that is read again once it is idle.
+      return read === job || read.slot.owner !== undefined
+    })
   }
 
   #leave(job: Job): void {
@@ -153,12 +159,12 @@ export class SlotActions implements LoopWork {
   }
 
   async #read(job: Job, filename: string): Promise<void> {
-    const reading: Reading = { job, ms: 0 }
+    const reading: Reading = { job }
     this.#reading = reading
     const began = this.clock.now()
     try {
-      reading.content = await this.#content(filename)
-      reading.ms = this.clock.now() - began
+      const content = await this.#content(filename)
+      reading.file = { content, ms: this.clock.now() - began }
     } catch (error) {
       this.#leave(job)
       job.reject(CllmError.from(error, 'backend_failed'))
@@ -180,8 +186,8 @@ export class SlotActions implements LoopWork {
     this.between.notify()
   }
 
-  async #do({ slot, action }: Job, content: SlotContent | undefined): Promise<Moved> {
-    if (content !== undefined) return await this.#restore(slot, content)
+  async #do({ slot, action }: Job, file: ReadFile | undefined): Promise<Moved> {
+    if (file !== undefined) return await this.#restore(slot, file.content)
     if (action.action === 'save') return await this.#save(slot, action.filename)
     const { length } = slot
     this.#empty(slot)

@@ -105,12 +105,9 @@ export class StateCache {
     return found === undefined || this.transfer.isAtHand(sequence, found)
   }
 
-  /**
-   * Whether a state of this many bytes can be written without waiting for memory; otherwise some is being
-   * made ready.
-   */
-  isMemoryReady(bytes: number): boolean {
-    return this.#store.isReady(bytes)
+  /** As {@link StateStore.prepare}. */
+  prepareMemory(bytes: number): boolean {
+    return this.#store.prepare(bytes)
   }
 
   /**

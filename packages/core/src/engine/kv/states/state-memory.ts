@@ -41,10 +41,10 @@ export class StateMemory {
   }
 
   /**
-   * Whether `take` gives memory that was written to before, or none could be made; otherwise such memory
-   * is on its way.
+   * Has memory made ready where there is none that was written to before. Returns whether `take` need not wait for
+   * that: it is there, or could not be made.
    */
-  isReady(bytes: number): boolean {
+  prepare(bytes: number): boolean {
     if (this.source === undefined || bytes < smallest) return true
     if (fitting(bytes).some((size) => (this.#free.get(size)?.length ?? 0) > 0)) return true
     const size = sizeFor(bytes)

@@ -94,11 +94,11 @@ export class StateStore {
   }
 
   /**
-   * Whether a state of this many bytes can be written without waiting for memory; otherwise some is on
-   * its way. True where there is no room for one.
+   * Drops states for one of this many bytes, and has memory made ready for it. Returns whether it can be written now:
+   * with such memory, or without where it has no room or none can be made.
    */
-  isReady(bytes: number): boolean {
-    return !this.holds(bytes) || !this.#makeRoom(sizeFor(bytes)) || this.memory.isReady(bytes)
+  prepare(bytes: number): boolean {
+    return !this.holds(bytes) || !this.#makeRoom(sizeFor(bytes)) || this.memory.prepare(bytes)
   }
 
   /** Whether a state of this many bytes can be kept at all. */
@@ -114,7 +114,7 @@ export class StateStore {
   /** Has memory for one more state of this many bytes made ready, where it fits beside the others. */
   expect(bytes: number): void {
     this.#giveBack()
-    if (this.hasRoom(bytes + this.memory.freeBytes)) this.memory.isReady(bytes)
+    if (this.hasRoom(bytes + this.memory.freeBytes)) this.memory.prepare(bytes)
   }
 
   /** Adds a state, in place of older ones. */
