@@ -1,7 +1,13 @@
 import type { SchedulerState, SequenceView, Step, SchedulerEvent } from '@cllm/core'
 import { StepCostModel, TrialPace, defineBatching, isOfBatch, workOf } from '@cllm/core'
 import { z } from 'zod'
-import { type PromptChunk, chooseChunks, jointChunks, JointCosts } from './prompt-chunks.js'
+import {
+  type Decodes,
+  type PromptChunk,
+  chooseChunks,
+  jointChunks,
+  JointCosts,
+} from './prompt-chunks.js'
 import { limitsOf, sloOption, positive } from '../../kit/options.js'
 
 /** Without a limit, decoding gets at least this share of the time beside prompts. */
@@ -50,7 +56,7 @@ export const adaptive = defineBatching({
     const jointTrials = new TrialPace(trialPace)
     const anticipation = new Anticipation()
     const limits = limitsOf(slo)
-    /** When the first step began that left out a group's requests that decode, since their last token. */
+    /** By group: when the first step began that left out its requests that decode, since their last token. */
     const leftOut = new Map<string | undefined, number>()
 
     /** Milliseconds between two tokens of these requests. */
@@ -68,6 +74,12 @@ export const adaptive = defineBatching({
     const slackOf = (request: SequenceView, now: number): number => {
       const { ttft = Infinity } = request.generatedTokens === 0 ? limits(request) : {}
       return request.arrival + ttft - now
+    }
+
+    /** How many prompt tokens may share a step with decodes, where that saves enough or is to be tried; else 0. */
+    const tokensBeside = (decodes: Decodes, room: number): number => {
+      if (jointCosts.savedMs(decodes) > worthJoining * decodes.ms) return room
+      return jointTrials.isDue() ? Math.min(room, jointCosts.tokensBeside(decodes)) : 0
     }
 
     return {
@@ -90,9 +102,10 @@ export const adaptive = defineBatching({
         const decodeMs = costs.decodeMs(contexts)
         if (decoding.length === 0) leftOut.delete(group)
         const leftOutSince = leftOut.get(group)
+        const mayLeaveOut = leftOutSince === undefined
         // Of groups that have ended nothing is kept.
         if (state.delayed === undefined && leftOut.size > 1) leftOut.clear()
-        if (decoding.length > 0 && leftOutSince === undefined && state.waiting.size < slots) {
+        if (decoding.length > 0 && mayLeaveOut && state.waiting.size < slots) {
           const wakeAt = anticipation.waitUntil(now, decodeMs * waitShare)
           if (wakeAt !== undefined) return { admit: [], run: [], wakeAt }
         }
@@ -110,40 +123,34 @@ export const adaptive = defineBatching({
             ? inTurn(prefilling, waiting, slots)
             : inTurn([first], waiting, slots - 1)
         const isForBatches = running.every(isOfBatch) && (first === undefined || isOfBatch(first))
-        const delayed = state.delayed?.filter(({ remainingTokens }) => remainingTokens === 1) ?? []
-        const targetMs = targetOf([...decoding, ...delayed], prompts)
+        const others = state.delayed?.filter(({ remainingTokens }) => remainingTokens === 1) ?? []
+        const targetMs = targetOf([...decoding, ...others], prompts)
         const stepMs = Math.min(targetMs, isForBatches ? batchTargetMs : Infinity)
-        // Both at once, where that saves enough or is to be tried.
-        const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
-        if (canJoin && leftOutSince === undefined) {
+        // Both at once …
+        const roomBeside = chunkMultiple > 1 ? 0 : batchSize - decoding.length
+        if (decoding.length > 0 && roomBeside > 0 && mayLeaveOut) {
           const decodes = { count: decoding.length, ms: decodeMs }
-          const saves = jointCosts.savedMs(decodes) > worthJoining * decodeMs
-          if (saves || jointTrials.isDue()) {
-            const most = batchSize - decoding.length
-            const joint = jointChunks(inOrder, jointCosts, {
-              ms: stepMs,
-              tokens: saves ? most : Math.min(most, jointCosts.tokensBeside(decodes)),
-              decodes,
-              delayed: decoding.length + Math.max(0, state.waiting.size - slots),
-              prompts,
-              slackMs: (request) => slackOf(request, now),
-            })
-            return stepOf(state, joint, decoding)
+          const tokens = tokensBeside(decodes, roomBeside)
+          if (tokens > 0) {
+            const delayed = decoding.length + Math.max(0, state.waiting.size - slots)
+            const slackMs = (request: SequenceView): number => slackOf(request, now)
+            const room = { ms: stepMs, tokens, decodes, delayed, prompts, slackMs }
+            return stepOf(state, jointChunks(inOrder, jointCosts, room), decoding)
           }
         }
-        // Else prompts, in what the next tokens leave of the time between two; or, where that is too little, decodes.
+        // … or prompts, in what the next tokens leave of the time between two, or else decodes.
         const chunks = chooseChunks(inOrder, costs, {
           ms: stepMs - decodeMs - (now - (leftOutSince ?? now)),
           tokens: batchSize,
           multiple: chunkMultiple,
-          mustProgress: leftOutSince === undefined,
+          mustProgress: mayLeaveOut,
           waiting: decoding.length + prompts,
         })
         if (chunks.length === 0) {
           leftOut.delete(group)
           return stepOf(state, [], decoding.slice(0, batchSize))
         }
-        if (decoding.length > 0 && leftOutSince === undefined) leftOut.set(group, now)
+        if (decoding.length > 0 && mayLeaveOut) leftOut.set(group, now)
         return stepOf(state, chunks, [])
       },
       observe(event) {

@@ -169,7 +169,7 @@ function stepTokens(
 }
 
 /** Sequences that decode in a step. */
-interface Decodes {
+export interface Decodes {
   readonly count: number
   /** What decoding them takes alone, in milliseconds. */
   readonly ms: number
