@@ -2,6 +2,8 @@ import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
 import { partsOf } from '../native/gguf-file.js'
 
+export { partsOf }
+
 /** Samples that are read of a model at least, and how long each is, in bytes. */
 const samples = 64
 const sampleBytes = 65_536

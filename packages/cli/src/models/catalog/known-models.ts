@@ -1,10 +1,10 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ModelShape } from '@cllm/backend-llamacpp'
+import { partsOf } from '@cllm/backend-llamacpp/sample-file'
 import { CllmError } from '@cllm/core'
 import { catalog, type CatalogEntry, findEntry, meantModel } from './catalog.js'
 import { memoryOf, shapeOf } from './memory-of.js'
-import { partsOf } from '../fetch/fetch-hugging-face.js'
 import { isProjector, projectorBeside, projectorName } from '../model-files.js'
 import { textTable, formatBytes } from '../../process/terminal.js'
 

@@ -1,11 +1,59 @@
 import { access, readdir, rm, rmdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
+import { partsOf } from '@cllm/backend-llamacpp/sample-file'
 import { CllmError } from '@cllm/core'
 import { projectorName, replaceFile, checkFetched, type ExpectedFile } from '../model-files.js'
 import { type FetchOptions, fetchOnce } from './fetch-once.js'
 
-/** How to fetch a file from Hugging Face and check it. */
-interface FetchHuggingFaceOptions extends Pick<FetchOptions, 'env' | 'signal' | 'onProgress'> {
+/** How long the host may take to answer. */
+const usualPatienceMs = 15_000
+
+/**
+ * The path of a model on Hugging Face, fetched if it is not in the folder for downloads.
+ *
+ * @param spec - `hf:owner/repository[:quantization]`
+ * @throws `model_unavailable`, or the signal's reason
+ */
+export async function fetchFromHuggingFace(spec: string, options: FetchOptions): Promise<string> {
+  if (!/^hf:[^\s/:]+\/[^\s/:]/.test(spec)) {
+    const message = `${spec} is not a Hugging Face model: expected hf:owner/repository[:quantization]`
+    throw new CllmError('model_unavailable', message, { details: { spec } })
+  }
+  const { cacheFolder } = options
+  const find = async () => await findDownloaded(spec, cacheFolder)
+  const path = join(cacheFolder, spec.replaceAll(/[^\w.-]+/g, '_'))
+  return await fetchOnce(path, spec, options, find, async ({ env, signal, onProgress }) => {
+    onProgress({ kind: 'start', model: spec, source: 'Hugging Face' })
+    const given = { env, signal, model: spec, onProgress }
+    return await fetchChecked(spec, path, given, async (fetched, projector) => {
+      if (projector !== undefined && !options.textOnly) {
+        const fileName = projectorName(fetched)
+        const target = join(cacheFolder, fileName)
+        onProgress({ kind: 'start', model: fileName, source: 'Hugging Face' })
+        const named = { ...given, model: fileName, fileName }
+        await fetchChecked(projector, target, named, async (file) => {
+          await replaceFile(file, target)
+        })
+      }
+      // a file is found by its name only when it was checked; the first one names the model
+      for (const file of partsOf(fetched).toReversed()) {
+        await replaceFile(file, join(cacheFolder, basename(file)))
+      }
+      return join(cacheFolder, basename(fetched))
+    })
+  })
+}
+
+/** The path of a model from an earlier {@link download}. Uses no network. */
+async function findDownloaded(uri: string, directory: string): Promise<string | undefined> {
+  const { resolveModelFile } = await import('@cllm/backend-llamacpp/node-llama-cpp')
+  return await resolveModelFile(uri, { directory, download: false, cli: false }).catch(
+    () => undefined,
+  )
+}
+
+/** How a file is fetched and checked. */
+interface FetchCheckedOptions extends Pick<FetchOptions, 'env' | 'signal' | 'onProgress'> {
   /** Name of the file. Default: derived from the URI. */
   readonly fileName?: string
   /** The model, as it is shown. */
@@ -14,8 +62,55 @@ interface FetchHuggingFaceOptions extends Pick<FetchOptions, 'env' | 'signal' | 
   readonly expected?: ExpectedFile | undefined
 }
 
-/** How long the host may take to answer. */
-const usualPatienceMs = 15_000
+/** Keeps an interrupted download from Hugging Face, to resume it. */
+export const resumeFolder = (target: string): string => `${target}.resume`
+
+/**
+ * Downloads a model, and compares the SHA-256 of each file with what is known of it, or
+ * with what the host has said before. Where nothing is known, that is told.
+ *
+ * @param target - its {@link resumeFolder} is removed at the end; what was interrupted stays in it, to be
+ *   continued
+ * @param keep - moves away what it keeps; is told the model's projector, if there is one
+ * @throws the errors of {@link download}, `model_unavailable` for a file that is another one
+ */
+export async function fetchChecked<T>(
+  uri: string,
+  target: string,
+  options: FetchCheckedOptions,
+  keep: (file: string, projector?: string) => Promise<T>,
+): Promise<T> {
+  const directory = resumeFolder(target)
+  try {
+    const { expected } = options
+    const known: Published = expected ? { hashes: [expected] } : await askPublished(uri, options)
+    const path = await download(uri, directory, options)
+    await check(path, known.hashes, options)
+    const kept = await keep(path, known.projector)
+    await rm(directory, { recursive: true, force: true })
+    return kept
+  } catch (error) {
+    const files = await readdir(directory).catch(() => [])
+    // a whole file that was refused is of no use: a part of one is
+    const isPartial = files.some((file) => !file.endsWith('.gguf'))
+    if (isPartial || options.signal.aborted) await rmdir(directory).catch(() => {})
+    else await rm(directory, { recursive: true, force: true })
+    throw error
+  }
+}
+
+async function check(
+  path: string,
+  hashes: readonly (ExpectedFile | undefined)[],
+  { model, onProgress, signal }: FetchCheckedOptions,
+): Promise<void> {
+  const files = partsOf(path)
+  if (files.some((_, index) => hashes[index] === undefined)) {
+    return onProgress({ kind: 'unchecked', model })
+  }
+  onProgress({ kind: 'checking' })
+  for (const [index, file] of files.entries()) await checkFetched(file, hashes[index]!, signal)
+}
 
 /**
  * Fetches a GGUF from Hugging Face with node-llama-cpp's downloader.
@@ -24,10 +119,10 @@ const usualPatienceMs = 15_000
  * @returns the file's path
  * @throws `model_unavailable` with the host's answer, or the signal's reason
  */
-async function fetchHuggingFace(
+async function download(
   uri: string,
   directory: string,
-  { fileName, env, signal, onProgress }: FetchHuggingFaceOptions,
+  { fileName, env, signal, onProgress }: FetchCheckedOptions,
 ): Promise<string> {
   const { resolveModelFile } = await import('@cllm/backend-llamacpp/node-llama-cpp')
   const endpoint = hubEndpoint(env)
@@ -51,100 +146,6 @@ async function fetchHuggingFace(
     signal.throwIfAborted()
     throw new CllmError('model_unavailable', `${(cause as Error).message} (${uri})`, { cause })
   }
-}
-
-/** Keeps an interrupted download from Hugging Face, to resume it. */
-export const resumeFolder = (target: string): string => `${target}.resume`
-
-/**
- * Calls {@link fetchHuggingFace}, and compares the SHA-256 of each file with what is known of it, or
- * with what the host has said before. Where nothing is known, that is told.
- *
- * @param target - its {@link resumeFolder} is removed at the end; what was interrupted stays in it, to be
- *   continued
- * @param keep - moves away what it keeps; is told the model's projector, if there is one
- * @throws the errors of `fetchHuggingFace`, `model_unavailable` for a file that is another one
- */
-export async function fetchChecked<T>(
-  uri: string,
-  target: string,
-  options: FetchHuggingFaceOptions,
-  keep: (file: string, projector?: string) => Promise<T>,
-): Promise<T> {
-  const directory = resumeFolder(target)
-  try {
-    const { expected } = options
-    const known: Published = expected ? { hashes: [expected] } : await askPublished(uri, options)
-    const path = await fetchHuggingFace(uri, directory, options)
-    await check(path, known.hashes, options)
-    const kept = await keep(path, known.projector)
-    await rm(directory, { recursive: true, force: true })
-    return kept
-  } catch (error) {
-    const files = await readdir(directory).catch(() => [])
-    // a whole file that was refused is of no use: a part of one is
-    const isPartial = files.some((file) => !file.endsWith('.gguf'))
-    if (isPartial || options.signal.aborted) await rmdir(directory).catch(() => {})
-    else await rm(directory, { recursive: true, force: true })
-    throw error
-  }
-}
-
-async function check(
-  path: string,
-  hashes: readonly (ExpectedFile | undefined)[],
-  { model, onProgress, signal }: FetchHuggingFaceOptions,
-): Promise<void> {
-  const files = partsOf(path)
-  if (files.some((_, index) => hashes[index] === undefined)) {
-    return onProgress({ kind: 'unchecked', model })
-  }
-  onProgress({ kind: 'checking' })
-  for (const [index, file] of files.entries()) await checkFetched(file, hashes[index]!, signal)
-}
-
-/** The path of a model from an earlier {@link fetchHuggingFace}. Uses no network. */
-async function findHuggingFace(uri: string, directory: string): Promise<string | undefined> {
-  const { resolveModelFile } = await import('@cllm/backend-llamacpp/node-llama-cpp')
-  return await resolveModelFile(uri, { directory, download: false, cli: false }).catch(
-    () => undefined,
-  )
-}
-
-/**
- * The path of a model on Hugging Face, fetched if it is not in the folder for downloads.
- *
- * @param spec - `hf:owner/repository[:quantization]`
- * @throws `model_unavailable`, or the signal's reason
- */
-export async function fetchFromHuggingFace(spec: string, options: FetchOptions): Promise<string> {
-  if (!/^hf:[^\s/:]+\/[^\s/:]/.test(spec)) {
-    const message = `${spec} is not a Hugging Face model: expected hf:owner/repository[:quantization]`
-    throw new CllmError('model_unavailable', message, { details: { spec } })
-  }
-  const { cacheFolder } = options
-  const find = async () => await findHuggingFace(spec, cacheFolder)
-  const path = join(cacheFolder, spec.replaceAll(/[^\w.-]+/g, '_'))
-  return await fetchOnce(path, spec, options, find, async ({ env, signal, onProgress }) => {
-    onProgress({ kind: 'start', model: spec, source: 'Hugging Face' })
-    const given = { env, signal, model: spec, onProgress }
-    return await fetchChecked(spec, path, given, async (fetched, projector) => {
-      if (projector !== undefined && !options.textOnly) {
-        const fileName = projectorName(fetched)
-        const target = join(cacheFolder, fileName)
-        onProgress({ kind: 'start', model: fileName, source: 'Hugging Face' })
-        const named = { ...given, model: fileName, fileName }
-        await fetchChecked(projector, target, named, async (file) => {
-          await replaceFile(file, target)
-        })
-      }
-      // a file is found by its name only when it was checked; the first one names the model
-      for (const file of partsOf(fetched).toReversed()) {
-        await replaceFile(file, join(cacheFolder, basename(file)))
-      }
-      return join(cacheFolder, basename(fetched))
-    })
-  })
 }
 
 // The downloader itself retries an unreachable host forever
@@ -206,14 +207,6 @@ async function askPublished(uri: string, access: HubAccess): Promise<Published> 
   )
   const projector = known.projector && `hf:${repository}/${known.projector}`
   return { hashes: await Promise.all(hashes), projector }
-}
-
-/** A model's files by the name of the first one. */
-export function partsOf(first: string): readonly string[] {
-  const [, stem, count] = /^(.*)-00001-of-(\d{5})\.gguf$/.exec(first) ?? []
-  if (stem === undefined) return [first]
-  const numbers = Array.from({ length: Number(count) }, (_, index) => String(index + 1))
-  return numbers.map((number) => `${stem}-${number.padStart(5, '0')}-of-${count}.gguf`)
 }
 
 async function hashOf(path: string, access: HubAccess): Promise<ExpectedFile | undefined> {
