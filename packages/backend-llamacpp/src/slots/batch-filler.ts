@@ -171,11 +171,8 @@ export class BatchFiller {
 const isChunk = ({ tokens, drafts }: BatchItem): boolean =>
   tokens.length > 1 && drafts === undefined
 
-function passedOf(items: readonly BatchItem[], order: readonly number[]): BatchItem[] {
-  const passed: BatchItem[] = []
-  for (const index of order) passed.push(items[index]!)
-  return passed
-}
+const passedOf = (items: readonly BatchItem[], order: readonly number[]): BatchItem[] =>
+  order.map((index) => items[index]!)
 
 function longer(item: BatchItem, length: number): BatchItem {
   const missing = length - item.tokens.length

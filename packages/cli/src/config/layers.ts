@@ -1,7 +1,7 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import { nearestName } from '@cllm/core'
 import { suggestion } from './messages.js'
-import { options, type PlacedOption } from './options/schema.js'
+import { options } from './options/schema.js'
 import { isRecord, accepts } from './options/value-format.js'
 import { readModel } from './served-models.js'
 import { readData } from './paths.js'
@@ -146,26 +146,10 @@ export function unknownFlag(written: string, own: readonly string[]): string {
   return `unknown flag ${written}${servers === undefined ? '' : `; \`cllm serve\` has --${servers}`}`
 }
 
-const valueOf = ({ format }: PlacedOption, value: string | undefined) =>
-  value === undefined ? true : format.parse(value)
-
-const offOf = ({ format }: PlacedOption) => (format.isSwitch ? false : null)
-
 /** The value of a repeated flag: lists and maps are extended, other values are replaced. */
 const together = (before: unknown, given: unknown): unknown => {
   if (Array.isArray(given) && Array.isArray(before)) return [...before, ...given]
   return isRecord(given) && isRecord(before) ? { ...before, ...given } : given
-}
-
-/** What a flag sets; `--model NAME=SPEC` is one of the models that are served. */
-function settingOf({ name, rawName, value }: OptionToken, option: PlacedOption): Setting {
-  const served = option.path === 'model.spec' ? readModel(value ?? '') : undefined
-  const from = { source: rawName, label: rawName }
-  if (served !== undefined) {
-    return { path: 'models.served', value: Object.fromEntries([served]), ...from }
-  }
-  const given = negated.has(name) ? offOf(option) : valueOf(option, value)
-  return { path: option.path, value: given, ...from }
 }
 
 /**
@@ -213,9 +197,14 @@ export function readFlagsLayer(argv: readonly string[], own: readonly string[] =
       file = value
       continue
     }
-    const setting = settingOf(token, option)
-    const before = settings.get(setting.path)?.value
-    settings.set(setting.path, { ...setting, value: together(before, setting.value) })
+    // `--model NAME=SPEC` is one of several that are served
+    const served = option.path === 'model.spec' ? readModel(value ?? '') : undefined
+    const path = served === undefined ? option.path : 'models.served'
+    let given: unknown = value === undefined ? true : option.format.parse(value)
+    if (negated.has(name)) given = option.format.isSwitch ? false : null
+    if (served !== undefined) given = Object.fromEntries([served])
+    const all = together(settings.get(path)?.value, given)
+    settings.set(path, { path, value: all, source: rawName, label: rawName })
   }
   return { settings: [...settings.values()], problems, warnings: [], file }
 }

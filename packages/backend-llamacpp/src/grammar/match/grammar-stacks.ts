@@ -71,12 +71,8 @@ export class GrammarStacks {
 
   /** Where a text of the whole grammar begins. */
   first(): readonly Stack[] {
-    const { root } = this.rules
-    const stacks = new Set<Stack>()
-    for (const at of alternativesOf(this.rules, root)) {
-      for (const stack of this.#advance(this.#push(0, at))) stacks.add(stack)
-    }
-    return [...stacks]
+    const roots = [...alternativesOf(this.rules, this.rules.root)]
+    return [...new Set(roots.flatMap((at) => this.#advance(this.#push(0, at))))]
   }
 
   /** Takes stacks over from another graph of the same grammar. */
@@ -157,8 +153,8 @@ export class GrammarStacks {
    */
   #read({ stacks, code, left }: TextPlace, byte: number): TextPlace | null {
     if (left === 0) return this.#readFirst(stacks, byte)
-    const continues = (byte & 0xc0) === 0x80
-    if (!continues) return null
+    // what goes on with a character begins with these bits
+    if ((byte & 0xc0) !== 0x80) return null
     const isLast = left === 1
     if (code === anyCode) {
       if (!isLast) return this.place(stacks, anyCode, left - 1)
@@ -173,8 +169,8 @@ export class GrammarStacks {
     // NUL ends texts, for llama.cpp as for many that read them
     if (byte === 0) return null
     if (byte < 0x80) return this.#placeBehind(this.after(stacks, byte))
-    const beginsCharacter = 0xc2 <= byte && byte <= 0xf4
-    if (!beginsCharacter) return null
+    // no other byte begins one
+    if (byte < 0xc2 || byte > 0xf4) return null
     const left = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3
     return this.#within(stacks, byte & (0x3f >> left), left, leastWith[left])
   }

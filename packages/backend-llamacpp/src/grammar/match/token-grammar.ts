@@ -87,7 +87,7 @@ export class TokenGrammar {
     if (known !== undefined) return known
     const mask = new Uint32Array((this.tokens.size + 31) >> 5)
     try {
-      addAllowed(graph, this.tokens.trie, place, mask)
+      allow(graph, this.tokens.trie, place, mask)
     } finally {
       // one mask may take tens of megabytes, which a cached grammar would keep until it is used again
       this.#renew()
@@ -163,8 +163,7 @@ export class TokenGrammar {
     for (const { stack, named, isExcluded } of this.#named(graph, from)) {
       const hasText = this.tokens.bytes(token).length > 0
       const fits = isExcluded ? named !== token && hasText : named === token
-      if (!fits) continue
-      for (const one of graph.next(stack)) behind.add(one)
+      for (const one of fits ? graph.next(stack) : []) behind.add(one)
     }
     if (behind.size === 0) return text
     // a character that has come in part cannot be kept beside them
@@ -203,12 +202,7 @@ function add(mask: Uint32Array, token: TokenId): void {
  * Adds the tokens to a mask whose texts a grammar allows behind a place.
  * @throws CllmError `invalid_constraint` when that takes too long
  */
-function addAllowed(
-  graph: GrammarStacks,
-  trie: TokenTrie,
-  from: TextPlace,
-  mask: Uint32Array,
-): void {
+function allow(graph: GrammarStacks, trie: TokenTrie, from: TextPlace, mask: Uint32Array): void {
   const { bytes, ends, tokens, starts } = trie
   const { comparisons, comparisonsPerByte } = grammarLimits
   const limit = comparisons + comparisonsPerByte * bytes.length

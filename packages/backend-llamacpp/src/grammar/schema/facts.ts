@@ -260,10 +260,9 @@ const requiredBy = (places: Conjunction): ReadonlySet<string> =>
 const namesProperties = ({ schema }: Place): boolean =>
   (schema as SchemaObject).properties !== undefined
 
-const namesIn = (
-  places: Conjunction,
-  keyword: 'properties' | 'patternProperties' | typeof impliedProperties,
-): ReadonlySet<string> =>
+type Naming = 'properties' | 'patternProperties' | typeof impliedProperties
+
+const namesIn = (places: Conjunction, keyword: Naming): ReadonlySet<string> =>
   new Set(schemasOf(places).flatMap((schema) => Object.keys(schema[keyword] ?? {})))
 
 /**

@@ -31,9 +31,12 @@ export async function fetchFromHuggingFace(spec: string, options: FetchOptions):
         const target = join(cacheFolder, fileName)
         onProgress({ kind: 'start', model: fileName, source: 'Hugging Face' })
         const named = { ...given, model: fileName, fileName }
-        await fetchChecked(projector, target, named, async (file) => {
-          await replaceFile(file, target)
-        })
+        await fetchChecked(
+          projector,
+          target,
+          named,
+          async (file) => await replaceFile(file, target),
+        )
       }
       // a file is found by its name only when it was checked; the first one names the model
       for (const file of partsOf(fetched).toReversed()) {
@@ -165,10 +168,7 @@ async function reach(endpoint: string, signal: AbortSignal): Promise<void> {
 }
 
 /** Where to ask Hugging Face. */
-interface HubAccess {
-  /** `HF_ENDPOINT` sets a mirror, `HF_TOKEN` gives access to private repositories. */
-  readonly env: NodeJS.ProcessEnv
-  readonly signal: AbortSignal
+interface HubAccess extends Pick<FetchOptions, 'env' | 'signal'> {
   /** Milliseconds to wait for an answer; default: 15,000. */
   readonly patienceMs?: number
 }

@@ -29,7 +29,10 @@ export type FetchProgress =
 export interface FetchOptions {
   /** Folder for downloaded models, see `cacheFolder`. */
   readonly cacheFolder: string
-  /** Has settings of npm and Hugging Face (`npm_config_…`, `HF_ENDPOINT`, `HF_TOKEN`). */
+  /**
+   * Has settings of npm (`npm_config_…`) and of Hugging Face: `HF_ENDPOINT` sets a mirror, `HF_TOKEN` gives access to
+   * private repositories.
+   */
   readonly env: NodeJS.ProcessEnv
   /** The folder with the `.npmrc` to use. */
   readonly cwd: string

@@ -5,8 +5,8 @@ import { StepCostModel, workOf } from './pass-costs.js'
 import { LinearFit } from './linear-fit.js'
 import { token } from '../../tokens.js'
 
-/** After this many steps in which a copy was passed over, its cost counts as half of what it was. */
-const copiesUntilHalf = 32
+/** After a copy, or restoring, was passed over so many times, its cost counts as half of what it was. */
+const timesUntilHalf = 32
 /** Weight of one admission in the share of tokens found in the cache. */
 const weight = 1 / 16
 
@@ -56,7 +56,7 @@ export class EngineCosts implements EngineObserver {
 
   /** Computing seemed cheaper than a copy. An estimate that is never tried again never changes. */
   onCopyPassedOver(): void {
-    this.#trust *= 0.5 ** (1 / copiesUntilHalf)
+    this.#trust *= 0.5 ** (1 / timesUntilHalf)
   }
 
   /** Learns from a step, unless it was retried and its duration says nothing. */
@@ -127,8 +127,6 @@ const guessedFileMs = 1
 const guesses = 3
 /** The cost is the median of this many observations. */
 const remembered = 9
-/** After this many times that restoring was passed over, its cost counts as half of what it was. */
-const loadsUntilHalf = 32
 /** Megabytes of a state without tokens, and of each token: scaled by the first one. */
 const sizePrior = [0.001, 0.03]
 
@@ -184,7 +182,7 @@ export class StateCosts {
 
   /** Computing seemed cheaper than restoring. An estimate that is never tried again never changes. */
   onPassedOver(): void {
-    this.#trust *= 0.5 ** (1 / loadsUntilHalf)
+    this.#trust *= 0.5 ** (1 / timesUntilHalf)
   }
 }
 

@@ -11,7 +11,7 @@ export interface LinearFitOptions {
    * kind shows its scale.
    */
   readonly kinds?: readonly string[]
-  /** Share of the information along a direction that survives each new observation of it. */
+  /** Share of the information along a direction that survives each new observation of it; 1: all. */
   readonly memory: number
   /** A lone observation counts as at most this many times its prediction. */
   readonly outlier: number

@@ -1,5 +1,5 @@
 import type { Learner } from '../../contracts/services.js'
-import { LinearFit } from './linear-fit.js'
+import { LinearFit, type LinearFitOptions } from './linear-fit.js'
 
 /** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
 const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40, 2]
@@ -13,13 +13,8 @@ const kinds = [...Array<string>(3).fill('decode'), ...Array<string>(6).fill('pre
  */
 const copiesToKeep = 3
 
-/** Options of {@link StepCostModel}. */
-export interface StepCostOptions {
-  /** Share of what is known that survives each step like it; default 0.9; 1 forgets nothing. */
-  readonly memory?: number
-  /** A lone step counts as at most this many times its prediction; default 2. */
-  readonly outlier?: number
-}
+/** Options of {@link StepCostModel}; default: a memory of 0.9, and an outlier of 2. */
+export type StepCostOptions = Partial<Pick<LinearFitOptions, 'memory' | 'outlier'>>
 
 /**
  * Learns what a step costs from the steps that ran, in milliseconds:

@@ -63,8 +63,7 @@ export class BetweenSteps {
 
   /** Whether something is under way that a draining engine waits for. */
   get isBusy(): boolean {
-    for (const work of this.#works) if (work.isBusy === true) return true
-    return false
+    return this.#works.some((work) => work.isBusy === true)
   }
 
   /** Does what may be done now. */

@@ -30,8 +30,7 @@ import {
 
 /** `POST /completion`, whole or streamed. */
 export async function completion(call: CallOf<typeof completionSchema>, llama: LlamaServerContext) {
-  const { fields } = call
-  return await complete(call, llama, call.open(fields.model).client, fields)
+  return await complete(call, llama, call.open(call.fields.model).client, call.fields)
 }
 
 /** Continues a prompt, or several, as the fields say. */
@@ -111,23 +110,21 @@ function chunks(
         send(pickFields({ index, content: event.text, tokens: [], ...ended }, fields))
         return
       }
-      if (event.type === 'token') answer.tokenCount++
-      const piece = {
+      const isToken = event.type === 'token'
+      if (isToken) answer.tokenCount++
+      send({
         index,
         content: event.text,
-        tokens: event.type === 'token' ? [event.token] : [],
+        tokens: isToken ? [event.token] : [],
         stop: false,
         id_slot: -1,
         tokens_predicted: answer.tokenCount,
         tokens_evaluated: promptTokens,
-      }
-      if (event.type === 'token') {
-        const likely = probabilities(event.logprobs ? [event.logprobs] : [], about.request)
-        send({ ...piece, ...(isTimed && { timings: timings.onToken() }), ...likely })
-      } else {
-        const prompt_progress = promptProgress(event, timings.elapsedMs)
-        send({ ...piece, ...(isTimed && { timings: timings.onPrompt(event) }), prompt_progress })
-      }
+        ...(isTimed && { timings: isToken ? timings.onToken() : timings.onPrompt(event) }),
+        ...(isToken
+          ? probabilities(event.logprobs ? [event.logprobs] : [], about.request)
+          : { prompt_progress: promptProgress(event, timings.elapsedMs) }),
+      })
     },
     fail: (error) => send(llamaServerErrorBody(error)),
   }
@@ -199,11 +196,8 @@ const probabilities = (tokens: readonly TokenLogprobs[], request: GenerateReques
  */
 async function* withoutAnswer(events: GenerationEvents): GenerationEvents {
   for await (const event of events) {
-    if (event.type === 'token') continue
-    if (event.type !== 'end') {
-      yield event
-      continue
-    }
+    if (event.type === 'progress') yield event
+    if (event.type !== 'end') continue
     const { stop: _, ...end } = event
     yield { ...end, text: '', reason: 'length', usage: { ...event.usage, generatedTokens: 0 } }
   }

@@ -101,8 +101,7 @@ export function useChat(
       const tools = how.mcp === 'on' ? await mcpTools(server, controller.signal) : []
       await ask(server, await chatBody(before, how, tools), controller.signal, update, turn)
     } catch (error) {
-      const problem = controller.signal.aborted ? 'Stopped' : (error as Error).message
-      update({ problem })
+      update({ problem: controller.signal.aborted ? 'Stopped' : (error as Error).message })
     }
     cancelAnimationFrame(frame)
     showArrived()
@@ -115,22 +114,15 @@ export function useChat(
   const answer = (asked: Conversation): void => {
     const ids = settings.map(newId)
     const answers = settings.map((how, index): Turn => {
-      const model = how.model || models[0]
-      const beside = ids[1 - index]
-      return {
-        id: ids[index]!,
-        parent: asked.leaf,
-        role: 'assistant',
-        content: '',
+      const [model, beside] = [how.model || models[0], ids[1 - index]]
+      const more = {
         ...(model !== undefined && { model }),
         ...(beside !== undefined && { beside }),
       }
+      return { id: ids[index]!, parent: asked.leaf, role: 'assistant', content: '', ...more }
     })
-    const next = {
-      ...answers.reduce((before, turn) => withTurn(before, turn, Date.now()), asked),
-      leaf: ids[0] ?? null,
-      system: settings[0]?.system ?? '',
-    }
+    const added = answers.reduce((before, turn) => withTurn(before, turn, Date.now()), asked)
+    const next = { ...added, leaf: ids[0] ?? null, system: settings[0]?.system ?? '' }
     show(next)
     void store(next) // the page may be closed before the answer ends
     for (const [index, how] of settings.entries()) void run(next, ids[index]!, how)

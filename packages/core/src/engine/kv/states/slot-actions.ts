@@ -27,17 +27,11 @@ interface Job {
 
 type SlotContent = Awaited<ReturnType<SlotFiles['read']>>
 
-/** What a file holds, and how many milliseconds reading it took. */
-interface ReadFile {
-  readonly content: SlotContent
-  readonly ms: number
-}
-
 /** The one job that restores and has its turn to be read. */
 interface Reading {
   readonly job: Job
-  /** Undefined while it is read. */
-  file?: ReadFile
+  /** What its file holds, and how many milliseconds reading it took; undefined while it is read. */
+  file?: SlotContent & { readonly ms: number }
 }
 
 /** What was done with a slot; the bytes of a file may be on their way yet. */
@@ -164,7 +158,7 @@ export class SlotActions implements LoopWork {
     const began = this.clock.now()
     try {
       const content = await this.#content(filename)
-      reading.file = { content, ms: this.clock.now() - began }
+      reading.file = { ...content, ms: this.clock.now() - began }
     } catch (error) {
       this.#leave(job)
       job.reject(CllmError.from(error, 'backend_failed'))
@@ -186,8 +180,8 @@ export class SlotActions implements LoopWork {
     this.between.notify()
   }
 
-  async #do({ slot, action }: Job, file: ReadFile | undefined): Promise<Moved> {
-    if (file !== undefined) return await this.#restore(slot, file.content)
+  async #do({ slot, action }: Job, file: Reading['file']): Promise<Moved> {
+    if (file !== undefined) return await this.#restore(slot, file)
     if (action.action === 'save') return await this.#save(slot, action.filename)
     const { length } = slot
     this.#empty(slot)

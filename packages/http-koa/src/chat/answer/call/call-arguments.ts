@@ -1,5 +1,5 @@
 import { possibleStart } from '../answer-part.js'
-import { matchMark } from '../answer-marks.js'
+import { lengthAt, matchMark } from '../answer-marks.js'
 import { constants } from './read-literal.js'
 import { anyText, type ArgumentMarks, argumentName } from '../../format/chat-format.js'
 import { isObject, parsedJson, type JsonObject } from '../../../fields/fields.js'
@@ -118,8 +118,8 @@ interface Argument {
   readonly isText: boolean
   /** Whether the model says its type. */
   readonly isTyped: boolean
-  /** What may come next: a mark before the value, or the value. */
-  next: 'before' | 'cdata' | 'value'
+  /** What may stand before its value, as far as that has not come. */
+  readonly leading: string[]
 }
 
 /** Arguments one after the other between marks of their own, given as JSON while they come. */
@@ -200,7 +200,7 @@ export class TaggedArguments implements CallReader {
     this.#held = text.slice(match.end)
     this.#json += `${this.#count++ === 0 ? '' : ', '}${JSON.stringify(name)}: ${isText ? '"' : ''}`
     const close = this.marks.close.replaceAll(argumentName, name)
-    this.#argument = { name, close, isText, isTyped, next: 'before' }
+    this.#argument = { name, close, isText, isTyped, leading: [this.marks.before, cdata] }
     return true
   }
 
@@ -234,23 +234,15 @@ export class TaggedArguments implements CallReader {
 
   /** Passes over what stands before a value; false while more of that may come. */
   #begins(argument: Argument): boolean {
-    if (argument.next === 'before') {
-      if (this.#skip(this.marks.before) === 'maybe') return false
-      argument.next = 'cdata'
-    }
-    if (argument.next === 'cdata') {
-      const skipped = this.#skip(cdata)
-      if (skipped === 'maybe') return false
-      if (skipped === 'yes') argument.close = `]]>${argument.close}`
-      argument.next = 'value'
+    for (let [mark] = argument.leading; mark !== undefined; [mark] = argument.leading) {
+      const length = lengthAt(this.#held, mark)
+      if (length === 'maybe') return false
+      argument.leading.shift()
+      if (length === 'no') continue
+      this.#held = this.#held.slice(length)
+      if (mark === cdata) argument.close = `]]>${argument.close}`
     }
     return true
-  }
-
-  #skip(mark: string): 'yes' | 'no' | 'maybe' {
-    if (!this.#held.startsWith(mark)) return mark.startsWith(this.#held) ? 'maybe' : 'no'
-    this.#held = this.#held.slice(mark.length)
-    return 'yes'
   }
 }
 
