@@ -145,15 +145,11 @@ export async function replaceFile(
  *
  * @param prepare - what to do with the other one before it is moved
  */
-export async function writeWhole(
-  file: string,
-  text: string,
-  prepare: (part: string) => void = () => {},
-): Promise<void> {
+export async function writeWhole(file: string, text: string, prepare?: (part: string) => void) {
   const part = `${file}.${randomUUID()}.part`
   try {
     await writeFile(part, text, { mode: 0o600 })
-    prepare(part)
+    prepare?.(part)
     await replaceFile(part, file)
   } finally {
     await rm(part, { force: true })

@@ -72,12 +72,15 @@ export async function downloadedModels(
       const path = join(folder, file)
       const own = [...partsOf(file), projectorName(file)].filter((name) => all.includes(name))
       const files = own.map((name) => join(folder, name))
-      const [first, ...others] = await Promise.all(files.map(async (one) => await stat(one)))
-      const bytes = others.reduce((sum, { size }) => sum + size, first!.size)
+      const found = await Promise.all(files.map(async (one) => await stat(one))).catch(() => [])
+      const [first] = found
+      // Such as a link to a disk that is away.
+      if (first === undefined) return []
+      const bytes = found.reduce((sum, { size }) => sum + size, 0)
       const name = entries.find((entry) => entry.file === file)?.name ?? path
-      return { name, bytes, modified: first!.mtime.toISOString(), path, files }
+      return [{ name, bytes, modified: first.mtime.toISOString(), path, files }]
     })
-  return await Promise.all(models)
+  return (await Promise.all(models)).flat()
 }
 
 /**

@@ -17,7 +17,12 @@ import { chooseModel } from '../../../src/models/choose-model.js'
 import type { FetchProgress } from '../../../src/models/fetch/fetch-once.js'
 import { formatBytes } from '../../../src/process/terminal.js'
 import { layersOf, memoryOn, shapeOf } from '../../../src/models/catalog/memory-of.js'
-import { listModels, modelTable } from '../../../src/models/catalog/known-models.js'
+import {
+  downloadedModel,
+  downloadedModels,
+  listModels,
+  modelTable,
+} from '../../../src/models/catalog/known-models.js'
 import { progressDisplay } from '../../../src/models/fetch/progress-bar.js'
 
 t.test('the listing', async (t) => {
@@ -45,6 +50,13 @@ t.test('the listing', async (t) => {
   t.ok(table.some((row) => /stories15m .*7 B.*MIT.*yes/.test(row)))
   t.ok(table.some((row) => /qwen3-8b .*~5\.0 GB .*5\.8 GB ✗/.test(row)))
   t.notOk(table.join('').includes('\u001B'), 'plain text')
+})
+
+t.test('a link to a file that is away costs itself', async (t) => {
+  const folder = t.testdir({ 'here.gguf': 'GGUF…' })
+  await symlink(join(folder, 'gone'), join(folder, 'away.gguf'))
+  t.match(await downloadedModels(folder), [{ name: join(folder, 'here.gguf'), bytes: 7 }])
+  await t.rejects(downloadedModel(folder, 'away.gguf'), { code: 'model_unavailable' })
 })
 
 t.test('sizes', async (t) => {
