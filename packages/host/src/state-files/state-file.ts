@@ -111,10 +111,12 @@ export class SlotFolder implements SlotFiles {
     const path = this.#path(filename)
     const { size: bytes } = await usable(filename, stat(path))
     const reading = slotThread.run('read', path, this.#secret)
-    const { bytes: length, ...head } = await usable(filename, reading)
+    const found = await usable(filename, reading)
+    check(found)
+    const data = new Uint8Array(new SharedArrayBuffer(found.bytes))
+    // There may be another file by now.
+    const head = await usable(filename, readStateFile(path, data, this.#secret, slotThread))
     check(head)
-    const data = new Uint8Array(new SharedArrayBuffer(length))
-    await usable(filename, readStateFile(path, data, this.#secret, slotThread))
     return { head, data, bytes }
   }
 
@@ -130,7 +132,7 @@ async function usable<T>(filename: string, work: Promise<T>): Promise<T> {
     return await work
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
-    const problem = code === 'ENOENT' ? 'does not exist' : `cannot be used: ${message}`
+    const problem = code === 'ENOENT' ? 'does not exist' : `cannot be used: ${code ?? message}`
     throw refused(`${filename} ${problem}`)
   }
 }

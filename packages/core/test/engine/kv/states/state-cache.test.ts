@@ -7,6 +7,7 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   truncateSync,
@@ -1032,6 +1033,26 @@ t.test('clients save, restore and erase slots', async (t) => {
   const message = 'one.bin cannot be written to the folder for slots: EEXIST'
   await t.rejects(lost.run(lost.client.slotAction(0, save)), { code: 'storage_failed', message })
   t.match(leftovers(made), nothingLeft)
+})
+
+t.test('a slot gets the tokens of its state, and no error says where its file is', async (t) => {
+  const folder = t.testdir({})
+  const files = new SlotFolder(folder)
+  const about = { key: 'k', scope: '', partial: false }
+  await files.write('a.bin', { ...about, tokens: [1, 2] }, Uint8Array.of(1))
+  await files.write('b.bin', { ...about, tokens: [3, 4] }, Uint8Array.of(2))
+  // It is replaced once its head was read.
+  const replace = () => {
+    if (existsSync(join(folder, 'b.bin'))) {
+      renameSync(join(folder, 'b.bin'), join(folder, 'a.bin'))
+    }
+  }
+  const { head, data } = await files.read('a.bin', replace)
+  t.match(head, { tokens: [3, 4] })
+  t.same([...data], [2])
+  const inNone = new SlotFolder(join(folder, 'a.bin')).read('a.bin', () => {})
+  const message = 'a.bin cannot be used: ENOTDIR'
+  await t.rejects(inNone, { code: 'invalid_request', message })
 })
 
 t.test('nobody waits while the file of a slot is written or read', async (t) => {
