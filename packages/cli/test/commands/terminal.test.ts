@@ -383,6 +383,7 @@ t.test('a tool is run when the person at the terminal agrees', async (t) => {
     { content: 'Why?' },
     { tool_calls: [{ ...call, function: { ...call.function, arguments: '{' } }] },
     { content: 'So.' },
+    { content: 'Then.' },
   ]
   const asked: string[] = []
   const server = createServer((request, response) => {
@@ -420,9 +421,11 @@ t.test('a tool is run when the person at the terminal agrees', async (t) => {
     conversation.messages.map(({ role }) => role).join(' '),
     /^user assistant tool assistant user assistant tool assistant$/,
   )
-  await type('Again?\r', '[y/N] ')
-  await type('y\r', /So\.[^]*>>> /)
+  await type('Again?\r"""And\r', '[y/N] ')
+  await type('y\r', /So\.[^]*\.\.\. /)
   t.match(asked.at(-1), /"role":"tool".*JSON/, 'the model is told of a call that fails')
+  await type('then?"""\r', />>> /)
+  t.match(asked.at(-1), /And\\nthen\?/, 'what was begun before goes on')
   await type('/bye\r', '')
   await running
   t.match(await inside(['run', '--mcp', 'stories', 'Hi']), { code: 2, stderr: /needs a chat/ })

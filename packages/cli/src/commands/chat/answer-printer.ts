@@ -76,8 +76,6 @@ export class AnswerPrinter {
   show(part: AnswerPart): void {
     if (part.type === 'text') this.#write('text', part.text)
     else if (part.type === 'thinking' && this.showThinking) this.#write('thinking', part.text)
-    // Whoever sits there is asked about it.
-    else if (part.type === 'call') this.#arrived()
   }
 
   /** Ends the line, also of an answer that was stopped. */

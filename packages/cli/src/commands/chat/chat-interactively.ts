@@ -179,12 +179,15 @@ function chatTerminal(input: Input, output: Output) {
     /** Asks in the middle of an answer; what was typed before is no answer to it. */
     async consent(question: string): Promise<boolean> {
       const before = inputs.splice(0)
+      const begun = typed
+      typed = ''
       isMuted = false
       isAsking = true
       const answer = await terminal.next(`${question} [y/N] `)
       isAsking = false
       isMuted = stop !== undefined
       inputs.unshift(...before)
+      typed = begun
       return /^\s*y(es)?\s*$/i.test(answer ?? '')
     },
     /**
