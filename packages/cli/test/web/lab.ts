@@ -82,6 +82,7 @@ async function removed(t: Test, page: Page): Promise<void> {
     await budget(nth).fill(String(100 * nth))
   }
   await page.getByRole('button', { name: 'Remove policy 1' }).click()
+  await page.getByRole('group', { name: 'Policy 2' }).waitFor({ state: 'detached' })
   t.equal(await budget(1).inputValue(), '200')
 }
 
