@@ -437,32 +437,37 @@ t.test('embeddings have a context of their own', async (t) => {
 
 t.test('embeddings are as long as there is memory for', async (t) => {
   const modelPath = await tinyModel(t)
-  const options = { modelPath, slots: 1, contextSize: 256, threads: 1, gpu: 'off' } as const
   let available = Infinity
-  const open = async () => {
+  const open = async (modelPath: string) => {
+    const options = { modelPath, slots: 1, contextSize: 256, threads: 1, gpu: 'off' } as const
     const more = { clock: systemClock, logger: recordingLogger(), availableMemory: () => available }
     const backend = await createLlamaCppBackend(options, more)
     t.teardown(() => backend.dispose())
     return backend
   }
-  const shape = await readModelShape(modelPath)
-  /** What is needed for so many tokens, with two copies of the logits of each. */
-  const needed = (size: number): number => {
-    const sizes = { contextSize: size, kvTokens: size, batchSize: size, outputs: 2 * size }
+  /** What is needed for so many tokens, with copies of the logits of each. */
+  const needed = async (size: number, copies: number, path = modelPath): Promise<number> => {
+    const sizes = { contextSize: size, kvTokens: size, batchSize: size, outputs: copies * size }
     const formats = { kvCacheType: 'f16', flashAttention: 'auto' } as const
-    return planMemory({ ...shape, sizeBytes: 0 }, { slots: 1, ...sizes, ...formats }).total
+    const shape = { ...(await readModelShape(path)), sizeBytes: 0 }
+    return planMemory(shape, { slots: 1, ...sizes, ...formats }).total
   }
   const tokens = Array.from({ length: 129 }, () => 5)
-  const [backend, poor] = [await open(), await open()]
-  available = needed(256) - 1
-  await t.rejects(backend.embed!([tokens]), { code: 'prompt_too_long', message: /1 to 128 tokens/ })
+  const [backend, poor] = [await open(modelPath), await open(modelPath)]
+  available = (await needed(256, 2)) - 1
+  const message = /1 to 128 tokens for an embedding, as there is no memory for more, got 129$/
+  await t.rejects(backend.embed!([tokens]), { code: 'prompt_too_long', message })
   t.equal((await backend.embed!([tokens.slice(1)])).length, 1)
   const pair = [tokens.slice(60), tokens.slice(60)]
   await t.rejects(backend.embed!(pair), { code: 'backend_failed' }, 'each alone')
-  available = needed(128) - 1
+  available = (await needed(128, 2)) - 1
   await t.rejects(poor.embed!([[5]]), { code: 'insufficient_memory' })
   available = Infinity
   t.equal((await poor.embed!([tokens])).length, 1, 'it is tried again')
+  const path = join(t.testdir(), 'bert.gguf')
+  const reader = await open(await writeTinyModel(path, 'bert'))
+  available = await needed(256, 1, path)
+  t.equal((await reader.embed!([tokens])).length, 1, 'which makes no logits')
 })
 
 t.test('embeddings as the tokens are made into one', async (t) => {

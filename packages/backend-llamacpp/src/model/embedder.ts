@@ -12,6 +12,8 @@ import type { Vocabulary } from '../text/vocabulary.js'
 
 /** What one pass takes, and gives. */
 interface EmbeddingOptions {
+  /** Of all inputs together, where the memory suffices. */
+  readonly tokens: number
   readonly inputs: number
   /** Whether each token's vector is wanted, as it is. */
   readonly eachToken: boolean
@@ -83,10 +85,11 @@ export class Embedder {
   #check(tokens: readonly TokenId[], longest: number): void {
     for (const token of tokens) this.vocabulary.check(token)
     if (tokens.length > 0 && tokens.length <= longest) return
+    const isShort = longest < this.limits.tokens
     throw new CllmError(
       'prompt_too_long',
-      `input: it is too large to process: expected 1 to ${longest} tokens for an embedding, got ` +
-        String(tokens.length),
+      `input: it is too large to process: expected 1 to ${longest} tokens for an embedding` +
+        `${isShort ? ', as there is no memory for more' : ''}, got ${tokens.length}`,
       { details: { field: 'input', promptTokens: tokens.length, contextSize: longest } },
     )
   }
@@ -117,8 +120,9 @@ export async function openEmbeddings(
   size = embeddingTokens(settings),
 ): Promise<OpenEmbeddings> {
   const sizes = { contextSize: size, kvTokens: size, batchSize: size, ubatchSize: size }
-  // llama.cpp makes the logits of each token as well, and copies them
-  const single = { ...settings, ...sizes, slots: 1, outputs: 2 * size }
+  // llama.cpp has room for the logits of each token as well, and twice where the model makes them
+  const outputs = shape.looksAhead ? size : 2 * size
+  const single = { ...settings, ...sizes, kvCacheType: 'f16' as const, slots: 1, outputs }
   try {
     const held = { ...shape, sizeBytes: 0, projectorBytes: undefined }
     await planContext(llama, held, single, dependencies)

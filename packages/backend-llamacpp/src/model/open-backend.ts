@@ -118,7 +118,11 @@ function assemble(
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,
-      { inputs: loaded.embeddingInputs, eachToken: settings.pooling === 'none' },
+      {
+        tokens: embeddingTokens(settings),
+        inputs: loaded.embeddingInputs,
+        eachToken: settings.pooling === 'none',
+      },
     ),
     grammars: new ConstraintGrammars(vocabulary, (text) => parts.behind(text)),
     clock,
