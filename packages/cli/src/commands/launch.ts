@@ -137,9 +137,9 @@ const names = Object.keys(agents).join(', ')
 export const run = defineCommand({
   usage: 'launch <agent> [-- <arguments>]',
   doc: `
-Starts an installed coding agent against a server: ${names}. The agent gets
-the address by environment variables or arguments; its own files stay unchanged. Uses the running
-server, or starts one if none serves the model. Arguments after \`--\` go to the agent.`,
+Starts an installed coding agent against a server: ${names}.
+The agent gets the address by environment variables or arguments; its own files stay unchanged. Uses
+the running server, or starts one if none serves the model. Arguments after \`--\` go to the agent.`,
   flags: {
     model: one('SPEC', "The model (default: the running server's first)"),
     ...serverFlags,
