@@ -84,7 +84,7 @@ export function watchEngines(
         })
       },
       async embed(input, options) {
-        for (const observer of observers) observer.onEmbed?.()
+        for (const observer of observers) synchronous(observer.onEmbed?.(), 'onEmbed')
         const began = clock.now()
         const tell = (tokens: number, error?: CllmError): void => {
           const made = { model, tokens, ms: clock.now() - began, ...defined({ error }) }

@@ -177,6 +177,16 @@ t.test('an observer that fails at the end of a request keeps it from nobody', as
   t.match(log, [{ err: defect, model: String }])
 })
 
+t.test('an observer that refuses inputs in a promise lets none of them in', async (t) => {
+  const onEmbed = async () => await Promise.reject(new Error('no luck'))
+  const onSubmit = () => ({ onEvent() {}, onEnd() {} })
+  const client = { embed: async () => ({ vector: [1], promptTokens: 1 }) }
+  const engines = { nameOf: () => 'fake', open: () => client } as never
+  const watch = { clock: systemClock, observers: [{ onSubmit, onEmbed }] }
+  const embedding = watchEngines(engines, watch).open().embed({ text: 'a' })
+  await t.rejects(embedding, { message: 'onEmbed returned a promise: it is synchronous' })
+})
+
 let submitted = 0
 let ended = 0
 const observer = {
