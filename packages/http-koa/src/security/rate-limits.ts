@@ -13,6 +13,9 @@ import { requestScope } from './authenticate.js'
 import { createRequire } from 'node:module'
 import type * as RateLimiters from 'rate-limiter-flexible'
 
+/** Takes headers of an answer. */
+type TellHeaders = (headers: Readonly<Record<string, string>>) => void
+
 /** What a key may do in a minute that does not have limits of its own. */
 export interface RateLimitOptions {
   /** Default: no limit. */
@@ -60,16 +63,19 @@ export class RateLimits implements RequestObserver {
    * @param tell - takes the headers that say where the key stands
    * @throws `rate_limited` over a limit
    */
-  async count(key: ApiKey, tell: (headers: Record<string, string>) => void = () => {}) {
-    const { requestsPerMinute: requests, tokensPerMinute: tokens } = { ...this.defaults, ...key }
-    let [longest, exceeded] = [-1, undefined as CllmError | undefined]
-    for (const [unit, limit] of Object.entries(defined({ requests, tokens }))) {
+  async count(key: ApiKey, tell: TellHeaders = () => {}): Promise<void> {
+    const { requestsPerMinute = this.defaults.requestsPerMinute } = key
+    const { tokensPerMinute = this.defaults.tokensPerMinute } = key
+    let longest = -1
+    let exceeded: CllmError | undefined
+    const limits = { requests: requestsPerMinute, tokens: tokensPerMinute }
+    for (const [unit, limit] of Object.entries(defined(limits))) {
       const counts = unit === 'requests'
       const used = await (counts ? this.#requests.penalty(key.hash, 1) : this.#tokens.get(key.hash))
       const { consumedPoints = 0, msBeforeNext: ms = 0 } = used ?? {}
       // When the machine's clock is set, counters that go by it are wrong about this: the window ends all the same.
-      const seconds =
-        ms >= 0 && ms <= 1000 * limitWindowSeconds ? Math.ceil(ms / 1000) : limitWindowSeconds
+      const isPossible = ms >= 0 && ms <= 1000 * limitWindowSeconds
+      const seconds = isPossible ? Math.ceil(ms / 1000) : limitWindowSeconds
       tell({
         [`x-ratelimit-limit-${unit}`]: String(limit),
         [`x-ratelimit-remaining-${unit}`]: String(Math.max(0, limit - consumedPoints)),

@@ -325,6 +325,13 @@ t.test('the prompt of a request that pauses counts once', async (t) => {
   t.same(used, [53, 7], 'inputs that are embedded count, too')
 })
 
+t.test("a key whose limit is undefined has the server's", async (t) => {
+  const unlimited = { ...ann, requestsPerMinute: undefined } as never
+  const limits = new RateLimits({ requestsPerMinute: 1 }, new SimulatedClock(0))
+  await limits.count(unlimited)
+  await t.rejects(limits.count(unlimited), { code: 'rate_limited' })
+})
+
 t.test('who is over two limits is told when the later one ends', async (t) => {
   for (const [ofRequests, ofTokens] of [
     [5000, 40_000],
