@@ -56,7 +56,7 @@ export class StreamSession implements StreamWriter {
   isOpen = false
   /** Whether it was ended before the answer was complete: nobody will read what is written. */
   destroyed = false
-  /** When it ended, in milliseconds since the epoch; undefined while it is written. */
+  /** When it ended, in milliseconds of the clock; undefined while it is written. */
   endedAt: number | undefined
   /** Bytes of the whole stream so far. */
   bytes = 0
@@ -72,7 +72,7 @@ export class StreamSession implements StreamWriter {
    * @param key - of its client and its id
    * @param left - fires when its first client has left; absent: it is meant to be computed without one
    * @param onReaderLeft - is called when one who read it again has left
-   * @param startedAt - milliseconds since the epoch
+   * @param startedAt - milliseconds of the clock
    */
   constructor(
     readonly key: string,

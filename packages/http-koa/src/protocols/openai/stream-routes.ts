@@ -39,8 +39,8 @@ export const streamRoutes: readonly Route<unknown>[] = [
     '/v1/streams/lookup',
     'user',
     'Which streams exist, how long they are, and whether they ended',
-    ({ streams, keyName, fields }) => {
-      const seconds = (ms: number) => Math.floor(ms / 1000)
+    ({ streams, keyName, fields, clock }) => {
+      const seconds = (ms: number) => Math.floor((ms + clock.wall() - clock.now()) / 1000)
       return fields.conversation_ids
         .filter((id) => id !== '')
         .flatMap((id) => streams?.findAll(keyName, id) ?? [])
@@ -49,7 +49,7 @@ export const streamRoutes: readonly Route<unknown>[] = [
           is_done: session.endedAt !== undefined,
           total_bytes: session.bytes,
           started_at: seconds(session.startedAt),
-          completed_at: seconds(session.endedAt ?? 0),
+          completed_at: session.endedAt === undefined ? 0 : seconds(session.endedAt),
         }))
     },
     { body: lookupSchema },
