@@ -136,7 +136,7 @@ export class KoaTransport implements Transport {
   ): EngineDirectory {
     const { clock, logger } = context
     const surroundings = { ...context, ...(access && { access }) }
-    const fetcher = mediaUrls && new MediaFetcher(mediaUrls, context.clock)
+    const fetcher = mediaUrls && new MediaFetcher(mediaUrls, clock)
     let engines = watchEngines(withMediaUrls(context.directory, this.#services.bodies, fetcher), {
       clock,
       logger,
