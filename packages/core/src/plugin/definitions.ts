@@ -72,7 +72,8 @@ export class Definitions<One extends AnyDefinition> {
   options({ name, options: schema }: Pick<One, 'name' | 'options'>, given: GivenOptions): unknown {
     const valid = Object.keys(schema?.shape ?? {})
     const unknown = Object.keys(given).find((option) => !valid.includes(option))
-    if (unknown !== undefined) throw this.explained(name, noSuchOption(unknown, valid))
+    if (unknown !== undefined)
+      throw this.explained(name, new TypeError(noSuchOption(unknown, valid)))
     try {
       return schema?.parse(given) ?? {}
     } catch (error) {
@@ -184,7 +185,7 @@ export class SamplerCatalog extends Definitions<SamplerDefinition> {
    * Makes the samplers that a request names.
    *
    * @throws `invalid_request` naming the field, with the valid names or what is wrong with which option;
-   *   `plugin_invalid` when what was made is no sampler
+   *   `plugin_invalid` when what was made is no sampler, and what its `create` throws, with its name
    */
   create(choices: readonly SamplerChoice[], context: SamplerContext): LogitProcessor[] {
     const fits = Array.isArray(choices) && choices.length <= mostSamplers

@@ -272,6 +272,7 @@ t.test('protocols by name, with options and a context', async (t) => {
   t.throws(() => registry.createProtocol('plain', { a: 1 }), {
     ...refused,
     message: 'protocol "plain": there is no option "a" (it has no options)',
+    cause: TypeError,
   })
   t.throws(() => registry.createProtocol('rich', { prefx: '/x' }), {
     ...refused,

@@ -27,14 +27,6 @@ export abstract class BaseCacheManager implements KVCacheManager {
   protected usedCount = 0
   /** Whether a request was refused a slot for want of cells, and nothing has changed since. */
   #isFull = false
-  readonly #mayHaveRoom = (): void => {
-    this.#isFull = false
-  }
-  readonly onQueued = this.#mayHaveRoom
-  readonly onPreempted = this.#mayHaveRoom
-  /** What it needs of its prefix takes no cells of its own now. */
-  readonly onReleased = this.#mayHaveRoom
-  readonly onFinished = this.#mayHaveRoom
 
   constructor(
     protected readonly backend: Backend,
@@ -86,6 +78,23 @@ export abstract class BaseCacheManager implements KVCacheManager {
   pool(): KvPoolStatistics | undefined {
     const { limits, freeTokens: free } = this.backend
     return free === undefined ? undefined : { tokens: limits.kvTokens ?? free, free }
+  }
+
+  onQueued(): void {
+    this.#isFull = false
+  }
+
+  onPreempted(): void {
+    this.#isFull = false
+  }
+
+  /** What it needs of its prefix takes no cells of its own now. */
+  onReleased(): void {
+    this.#isFull = false
+  }
+
+  onFinished(): void {
+    this.#isFull = false
   }
 
   producerOf(_sequence: Sequence): PrefixProducer | undefined {

@@ -47,11 +47,9 @@ export class InFlightPrefixSharing {
 
   /** A request waits from now on. */
   onWaiting(sequence: Sequence, now: number): void {
-    if (isWatched(sequence)) {
-      this.#alike.add(sequence, sequence.chain.hashes, watchedBlocks - 1, watchedBlocks)
-      this.defer(sequence, now)
-    }
-    this.kv.onWaiting(sequence)
+    if (!isWatched(sequence)) return
+    this.#alike.add(sequence, sequence.chain.hashes, watchedBlocks - 1, watchedBlocks)
+    this.defer(sequence, now)
   }
 
   /** A request no longer waits. */

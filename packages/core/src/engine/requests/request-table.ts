@@ -81,6 +81,7 @@ export class RequestTable {
     if (sample !== undefined && this.samples.add(sequence)) return
     try {
       this.sharing.onWaiting(sequence, now)
+      this.kv.onWaiting(sequence)
     } catch (error) {
       // Here a plug-in's KV cache is first asked: what it throws is to end this request, not the process.
       this.mark(sequence, CllmError.from(error))
@@ -97,6 +98,7 @@ export class RequestTable {
     for (const sequence of this.samples.release(now)) {
       try {
         this.sharing.onWaiting(sequence, now)
+        this.kv.onWaiting(sequence)
       } catch (error) {
         this.mark(sequence, CllmError.from(error))
       }
@@ -109,8 +111,7 @@ export class RequestTable {
    * be done: then it is insisted on.
    */
   async admitAll({ admit }: Plan, now: number, insists: boolean): Promise<void> {
-    const { predictor } = this
-    const answerTokens = (one: Sequence): number => predictor.answerTokens?.(one) ?? Infinity
+    const answerTokens = (one: Sequence): number => this.predictor.answerTokens?.(one) ?? Infinity
     for (const id of admit) {
       const sequence = this.waiting.get(id)
       if (sequence === undefined || this.isLeaving(sequence)) continue
@@ -129,13 +130,12 @@ export class RequestTable {
       sequence.state = 'prefilling'
       sequence.admittedAt ??= now
       try {
-        const { applied } = sequence.request.adapters
-        if (applied.length > 0) this.adapters.ensureLoaded(applied)
-        await this.kv.acquire(sequence)
-        if (sequence.request.shift !== undefined) this.#makeRoom(sequence, now)
-        this.observers.tell('onPreparing', sequence, now)
         const { request, tokens, promptTokens } = sequence
-        const { sampling, processors } = request
+        const { adapters, sampling, processors, shift } = request
+        if (adapters.applied.length > 0) this.adapters.ensureLoaded(adapters.applied)
+        await this.kv.acquire(sequence)
+        if (shift !== undefined) this.#makeRoom(sequence, now)
+        this.observers.tell('onPreparing', sequence, now)
         sequence.sampler = createSampler(this.backend, sampling, tokens, promptTokens, processors)
       } catch (error) {
         this.mark(sequence, CllmError.from(error, 'backend_failed'))

@@ -230,6 +230,10 @@ export class SequenceDrafts {
   }
 }
 
-function viewOf(tokens: number, acceptance: SequenceAcceptance, kind: number) {
+function viewOf(
+  tokens: number,
+  acceptance: SequenceAcceptance,
+  kind: number,
+): DraftView | undefined {
   return tokens > 0 ? { tokens, acceptance: acceptance.of(kind) } : undefined
 }

@@ -18,6 +18,7 @@ import t from 'tap'
 import {
   collect,
   counting,
+  empty,
   expectedTokens,
   greedy,
   isDone,
@@ -248,9 +249,19 @@ t.test('a pool of cells counts what slots share once', async (t) => {
 })
 
 t.test("a stranger's manager needs no more than slots that it fills and empties", async (t) => {
+  let finished = 0
   class Plain extends BaseCacheManager {
     lookUp = () => 0
     onAdvanced() {}
+    override onFinished() {
+      super.onFinished()
+      finished++
+    }
+
+    override onWaiting({ state, id }: Sequence) {
+      if (state === 'preempted') throw new Error(`${id} has waited before`)
+    }
+
     async move() {
       return false
     }
@@ -286,7 +297,12 @@ t.test("a stranger's manager needs no more than slots that it fills and empties"
   const clock = new SimulatedClock(1000)
   const backend = new FakeBackend({ clock, slots: 2, stepMs: () => 10 })
   const use = { 'kv-cache-manager': 'plain' }
-  const engine = createEngine({ backend, policy: firstComeFirstServed, clock, registry, use })
+  const policy = policyOf((state) => {
+    const victim = state.running.find((one) => one.generatedTokens === 3 && one.preemptions === 0)
+    if (victim === undefined) return firstComeFirstServed.plan(state)
+    return { ...empty, preempt: [victim.id], wakeAt: state.now + 1 }
+  })
+  const engine = createEngine({ backend, policy, clock, registry, use })
   const client = new LocalEngineClient(engine, registry, counting())
   const prompts = [1, 2, 3, 4, 5].map((family) => promptOf(30, family))
   const answers = await drive(
@@ -296,6 +312,7 @@ t.test("a stranger's manager needs no more than slots that it fills and empties"
   for (const [index, { tokens }] of answers.entries()) {
     t.same(tokens, expectedTokens(backend, prompts[index]!, 6))
   }
-  t.match(engine.statistics(), { requests: { done: 5 }, cachedTokens: 0 })
+  t.match(engine.statistics(), { requests: { done: 5 }, cachedTokens: 0, preemptions: 5 })
+  t.equal(finished, 5, 'what it overrides is called')
   t.same([backend.violations, backend.samplers.size], [[], 0])
 })
