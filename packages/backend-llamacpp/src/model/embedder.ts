@@ -12,8 +12,6 @@ import type { Vocabulary } from '../text/vocabulary.js'
 
 /** What one pass takes, and gives. */
 interface EmbeddingOptions {
-  /** Of all inputs together, where the memory suffices. */
-  readonly tokens: number
   readonly inputs: number
   /** Whether each token's vector is wanted, as it is. */
   readonly eachToken: boolean
@@ -26,6 +24,8 @@ type EmbeddingContext = NativeContext & Partial<Pick<LogitsContext, 'setAdapters
 interface OpenEmbeddings {
   readonly context: EmbeddingContext
   readonly tokens: number
+  /** Whether more would be taken, had the memory sufficed. */
+  readonly isShort: boolean
 }
 
 /** Computes embeddings in a context of their own, which is made when it is first needed. */
@@ -46,8 +46,9 @@ export class Embedder {
     inputs: readonly (readonly TokenId[])[],
     adapters: readonly AppliedNativeAdapter[] = [],
   ): Promise<number[][]> {
-    const { context, tokens: most } = (this.#opened ??= await this.open())
-    for (const tokens of inputs) this.#check(tokens, most)
+    const opened = (this.#opened ??= await this.open())
+    const { context, tokens: most } = opened
+    for (const tokens of inputs) this.#check(tokens, opened)
     const total = inputs.reduce((sum, tokens) => sum + tokens.length, 0)
     if (total > most || inputs.length > this.limits.inputs) {
       const message =
@@ -82,10 +83,9 @@ export class Embedder {
     this.#opened = undefined
   }
 
-  #check(tokens: readonly TokenId[], longest: number): void {
+  #check(tokens: readonly TokenId[], { tokens: longest, isShort }: OpenEmbeddings): void {
     for (const token of tokens) this.vocabulary.check(token)
     if (tokens.length > 0 && tokens.length <= longest) return
-    const isShort = longest < this.limits.tokens
     throw new CllmError(
       'prompt_too_long',
       `input: it is too large to process: expected 1 to ${longest} tokens for an embedding` +
@@ -142,7 +142,8 @@ export async function openEmbeddings(
     embeddings: true,
     pooling: settings.pooling,
   })
-  if (context !== undefined) return { context, tokens: size }
+  const isShort = size < embeddingTokens(settings)
+  if (context !== undefined) return { context, tokens: size, isShort }
   const message = `llama.cpp could not allocate a context for embeddings of ${size} tokens`
   throw new CllmError('insufficient_memory', message, { details: { contextSize: size } })
 }

@@ -118,11 +118,7 @@ function assemble(
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,
-      {
-        tokens: embeddingTokens(settings),
-        inputs: loaded.embeddingInputs,
-        eachToken: settings.pooling === 'none',
-      },
+      { inputs: loaded.embeddingInputs, eachToken: settings.pooling === 'none' },
     ),
     grammars: new ConstraintGrammars(vocabulary, (text) => parts.behind(text)),
     clock,

@@ -45,8 +45,8 @@ class GbnfParser {
   #rule(): void {
     const start = this.reader.at
     const name = this.reader.name()
-    if (name !== undefined) this.reader.skipSpace(false)
     if (name === undefined) throw this.reader.unexpected(start)
+    this.reader.skipSpace(false)
     if (!this.reader.take('::=')) throw this.reader.unexpected()
     this.reader.skipSpace(true)
     const number = this.#number(name)

@@ -175,10 +175,8 @@ class AddonSampler extends TokenSampler {
     const { vocabulary } = samplers
     this.#biases = biasesOf(params, vocabulary)
     this.#config = { ...configOf(params, vocabulary), ...biased(this.#biases) }
-    if (constraint !== undefined) {
-      this.#constraint = constraint
-      this.forced = constraint.forced
-    }
+    this.#constraint = constraint
+    if (constraint !== undefined) this.forced = constraint.forced
     this.#seed = params.seed
     this.#isRandom = params.temperature > 0
     this.#window = params.penaltyLastN

@@ -20,16 +20,14 @@ export class SamplerWorkspace {
   readonly scan: VocabularyScan
   readonly candidates: Candidates
   readonly random = new DrawRandom()
-  /** The logits that are drawn from. */
-  readonly context: Pick<LogitsContext, 'logits' | 'logitsAddress'>
   readonly breakers: BreakerVocabulary
 
+  /** @param context - whose logits are drawn from */
   constructor(
-    context: SamplerWorkspace['context'],
+    readonly context: Pick<LogitsContext, 'logits' | 'logitsAddress'>,
     readonly vocabulary: Vocabulary,
     tokenizer: Pick<Tokenizer, 'encode'>,
   ) {
-    this.context = context
     this.scan = new VocabularyScan(vocabulary.size)
     this.candidates = new Candidates(this.scan)
     this.breakers = {
