@@ -25,7 +25,6 @@ type ToldPiece =
 
 /** A file to encode. */
 export interface EncodeCall {
-  readonly id: number
   readonly type: MediaType
   readonly file: Uint8Array<ArrayBuffer>
   /** Whether an image is shrunk before. */
@@ -38,10 +37,9 @@ export interface EncodeCall {
 export type EncoderMessage =
   | { readonly type: 'ready'; readonly types: readonly MediaType[] }
   | { readonly type: 'error'; readonly message: string }
-  | { readonly type: 'encoded'; readonly id: number; readonly pieces: readonly ToldPiece[] }
+  | { readonly type: 'encoded'; readonly pieces: readonly ToldPiece[] }
   | {
       readonly type: 'failed'
-      readonly id: number
       readonly message: string
       /** Whether the file is to blame. */
       readonly isUnreadable: boolean
@@ -65,7 +63,7 @@ try {
     const isWritten = vectorFile !== undefined && attempt(() => writeAll(vectorFile, vectors, at))
     return isWritten ? { ...told, at } : { ...told, vectors: vectors.slice() }
   }
-  const encode = async ({ id, file, detail, width }: EncodeCall): Promise<void> => {
+  const encode = async ({ file, detail, width }: EncodeCall): Promise<void> => {
     try {
       const pieces: ToldPiece[] = []
       let at = 0
@@ -73,10 +71,10 @@ try {
         pieces.push(toldOf(piece, at))
         if ('vectors' in piece) at += piece.vectors.byteLength
       })
-      say({ type: 'encoded', id, pieces })
+      say({ type: 'encoded', pieces })
     } catch (error) {
       const isUnreadable = error instanceof UnreadableFile
-      say({ type: 'failed', id, message: messageOf(error), isUnreadable })
+      say({ type: 'failed', message: messageOf(error), isUnreadable })
     }
   }
   // They come one at a time.

@@ -18,7 +18,7 @@ const memoryFolder = '/dev/shm'
 /** The number of the file of vectors in the process, behind those of its messages. */
 const vectorFile = 4
 
-type EncoderAnswer = Extract<EncoderMessage, { readonly id: number }>
+type EncoderAnswer = Extract<EncoderMessage, { readonly type: 'encoded' | 'failed' }>
 
 const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
 

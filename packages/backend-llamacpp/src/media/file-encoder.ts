@@ -95,19 +95,16 @@ export class FileEncoder implements MediaEncoder {
     const whole = checkHead(type, file)
     const size = detail === undefined ? whole : Math.min(whole, lowDetail ** 2 / 1e6)
     const { width } = this.options
-    const id = ++this.#last
+    const call = { type, file, width, ...defined({ detail }) }
     const run = async (signal: AbortSignal): Promise<EncodedMedia> => {
-      const pieces = await this.#encoder.encode(
-        { id, type, file, width, ...defined({ detail }) },
-        signal,
-      )
+      const pieces = await this.#encoder.encode(call, signal)
       const encoded = this.#assembled(pieces, hash)
       if (key === undefined) return encoded
       this.#known.set(key, encoded)
       this.#files?.keep(key, encoded)
       return encoded
     }
-    return { key: key ?? `only ${id}`, size, run }
+    return { key: key ?? `only ${++this.#last}`, size, run }
   }
 
   keepIn(files: StateFiles): void {

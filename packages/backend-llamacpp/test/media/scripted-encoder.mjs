@@ -15,13 +15,13 @@ else if (modelPath === 'missing') {
     types: mmprojPath === 'hears.gguf' ? ['image', 'audio'] : ['image'],
   })
 }
-process.on('message', ({ id, file, detail, width }) => {
+process.on('message', ({ file, detail, width }) => {
   const pixels = Buffer.from(file).readUInt32BE(16) / (detail === 'low' ? 2 : 1)
   if (pixels === 13) process.kill(process.pid, 'SIGKILL')
   if (pixels === 15) return
   if (pixels === 14) {
     if (vectorFile !== undefined) writeSync(vectorFile, new Uint8Array(8), 0, 8, 0)
-    process.send({ type: 'failed', id, message: 'unreadable', isUnreadable: true })
+    process.send({ type: 'failed', message: 'unreadable', isUnreadable: true })
   } else {
     const vectors = new Float32Array(pixels * width).fill(pixels)
     const pieces = [{ tokens: [7] }, { count: pixels, vectors }, { tokens: [8] }]
@@ -29,6 +29,6 @@ process.on('message', ({ id, file, detail, width }) => {
       writeSync(vectorFile, new Uint8Array(vectors.buffer), 0, vectors.byteLength, 5)
       pieces.splice(2, 1, { count: pixels, at: 5 })
     }
-    process.send({ type: 'encoded', id, pieces })
+    process.send({ type: 'encoded', pieces })
   }
 })
