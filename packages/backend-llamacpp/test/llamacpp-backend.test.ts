@@ -470,6 +470,13 @@ t.test('embeddings are as long as there is memory for', async (t) => {
   t.equal((await reader.embed!([tokens])).length, 1, 'which makes no logits')
 })
 
+t.test('embeddings have positions as they are set', async (t) => {
+  const tokens = [1, 264, 270, 271]
+  const plain = await openTiny(t)
+  const stretched = await openTiny(t, { rope: { scaling: 'linear', freqScale: 0.25 } })
+  t.notSame(await stretched.embed!([tokens]), await plain.embed!([tokens]))
+})
+
 t.test('embeddings as the tokens are made into one', async (t) => {
   const tokens = [1, 264, 270, 271]
   const embed = async (pooling?: 'none' | 'mean' | 'last') => {

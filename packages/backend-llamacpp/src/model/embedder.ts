@@ -1,4 +1,4 @@
-import { CllmError, type TokenId } from '@cllm/core'
+import { CllmError, defined, type TokenId } from '@cllm/core'
 import { planContext, type MemoryDependencies, paddedContext } from './memory-plan.js'
 import type { ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
@@ -141,6 +141,7 @@ export async function openEmbeddings(
     kvCacheType: 'f16',
     embeddings: true,
     pooling: settings.pooling,
+    ...defined({ rope: settings.rope }),
   })
   const isShort = size < embeddingTokens(settings)
   if (context !== undefined) return { context, tokens: size, isShort }
