@@ -192,9 +192,8 @@ export function checkSecurity(find: Find, isOriginalLayout: boolean) {
   const warnings: string[] = []
   const host = find('server.host')
   const isShared = find('cluster.keys').value === true && find('cluster.url').value !== null
-  const hasKeys = [find('security.api_key'), find('security.api_keys')].some(
-    ({ value }) => value !== null,
-  )
+  const keys = [find('security.api_key'), find('security.api_keys')]
+  const hasKeys = keys.some(({ value }) => value !== null)
   const isOpen = !hasKeys && !isShared
   const isReachable = !areLoopback(splitAtCommas(String(host.value)))
   if (isOpen && isReachable && find('security.allow_unauthenticated').value !== true) {

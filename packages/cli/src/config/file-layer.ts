@@ -205,9 +205,8 @@ export const readFileLayer = (text: string, file: string): Layer => {
     const mapped = mappedKeys.get(key)
     const label = `${file}:${line}: ${key}`
     if (mapped?.format !== undefined && !accepts(mapped.format, entry.value)) {
-      problems.push(
-        `${label}: expected ${mapped.format.expected}, got ${describeValue(entry.value)}`,
-      )
+      const got = describeValue(entry.value)
+      problems.push(`${label}: expected ${mapped.format.expected}, got ${got}`)
       continue
     }
     const path = mapped?.path ?? key

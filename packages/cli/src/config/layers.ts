@@ -46,9 +46,8 @@ export const readEnvironmentLayer = (env: NodeJS.ProcessEnv): Layer => {
     const text = env[name]
     if (text === undefined || text === '') continue
     if (isServiceLink(name, text)) {
-      links.push(
-        `${name}=${text} is Kubernetes' link to a service and is passed over: set enableServiceLinks: false in the pod`,
-      )
+      const what = `${name}=${text} is Kubernetes' link to a service and is passed over`
+      links.push(`${what}: set enableServiceLinks: false in the pod`)
       continue
     }
     settings.push({ path, value: format.parse(text), source: name, label: name })
@@ -77,11 +76,10 @@ export function readObjectLayer(tree: object, label: string): Layer {
       const own = `${label}: ${path}`
       if (value === undefined) continue
       if (paths.has(path)) settings.push({ path, value, source: label, label: own })
-      else if (!isSection(path))
-        problems.push(
-          `${own}: there is no such setting${suggestion(path, [...paths, ...sections])}`,
-        )
-      else if (isRecord(value)) read(value, `${path}.`)
+      else if (!isSection(path)) {
+        const meant = suggestion(path, [...paths, ...sections])
+        problems.push(`${own}: there is no such setting${meant}`)
+      } else if (isRecord(value)) read(value, `${path}.`)
       else problems.push(`${own}: expected an object with settings`)
     }
   }

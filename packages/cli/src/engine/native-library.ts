@@ -106,8 +106,7 @@ export async function fingerprintOf(
 /** A plug-in's model may be no file. */
 async function hashOrNone(path: string): Promise<string | null> {
   const hash = createHash('sha256')
-  return await sampleFile(path, hash).then(
-    () => hash.digest('hex'),
-    () => null,
-  )
+  return await sampleFile(path, hash)
+    .then(() => hash.digest('hex'))
+    .catch(() => null)
 }

@@ -62,12 +62,10 @@ function bash(words: Words): string {
     .filter((name) => name.includes(' '))
     .map((name) => `    '${name}') if ((COMP_CWORD > 2)); then command='${name}'; fi ;;`)
   const cases = [...words].map(([name, own]) => `    '${name}') words='${own.join(' ')}' ;;`)
-  const lines = { GROUPS: groups, CASES: cases }
   const file = new URL('../../../data/completion.bash', import.meta.url)
-  const script = readFileSync(file, 'utf8')
-  return script.replace(/ *# (GROUPS|CASES)/g, (_, name: keyof typeof lines) =>
-    lines[name].join('\n'),
-  )
+  return readFileSync(file, 'utf8')
+    .replace(/ *# GROUPS/, () => groups.join('\n'))
+    .replace(/ *# CASES/, () => cases.join('\n'))
 }
 
 const zsh = (words: Words): string =>

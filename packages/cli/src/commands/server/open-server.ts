@@ -131,10 +131,8 @@ function isUntrusted({ cause }: CllmError): boolean {
 /** Whether it serves a model under another name. The route loads nothing. */
 async function knowsAlias(client: ServerClient, model: string): Promise<boolean> {
   const signal = AbortSignal.timeout(patienceMs)
-  return await client.post('/api/show', { model }, signal).then(
-    () => true,
-    () => false,
-  )
+  const answer = client.post('/api/show', { model }, signal)
+  return await answer.then(() => true).catch(() => false)
 }
 
 /** The names under which a server may serve a spec: the spec itself, or as `cllm serve` names it. */

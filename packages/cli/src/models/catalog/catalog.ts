@@ -41,13 +41,13 @@ function sourceOf(from: string, bytes: number, pin: Stored['pin']): HuggingFaceS
   return { ...source, uri: `${source.uri}#${pin.commit}`, sha256: pin.sha256 }
 }
 
+const stored = readData('models') as readonly Stored[]
+
 /**
  * The models with short names; sizes without a pin are approximate. A file without a pinned hash is compared
  * with the hash that its host gives.
  */
-export const catalog: readonly CatalogEntry[] = (readData('models') as readonly Stored[]).map(
-  toEntry,
-)
+export const catalog: readonly CatalogEntry[] = stored.map(toEntry)
 
 /** The model of a catalog with this name, or that Ollama's library calls so; undefined: there is none. */
 export const findEntry = (catalog: readonly CatalogEntry[], name: string) =>

@@ -31,12 +31,8 @@ export async function fetchFromHuggingFace(spec: string, options: FetchOptions):
         const target = join(cacheFolder, fileName)
         onProgress({ kind: 'start', model: fileName, source: 'Hugging Face' })
         const named = { ...given, model: fileName, fileName }
-        await fetchChecked(
-          projector,
-          target,
-          named,
-          async (file) => await replaceFile(file, target),
-        )
+        const keep = async (file: string) => await replaceFile(file, target)
+        await fetchChecked(projector, target, named, keep)
       }
       // a file is found by its name only when it was checked; the first one names the model
       for (const file of partsOf(fetched).toReversed()) {
@@ -50,9 +46,8 @@ export async function fetchFromHuggingFace(spec: string, options: FetchOptions):
 /** The path of a model from an earlier {@link download}. Uses no network. */
 async function findDownloaded(uri: string, directory: string): Promise<string | undefined> {
   const { resolveModelFile } = await import('@cllm/backend-llamacpp/node-llama-cpp')
-  return await resolveModelFile(uri, { directory, download: false, cli: false }).catch(
-    () => undefined,
-  )
+  const offline = { directory, download: false, cli: false } as const
+  return await resolveModelFile(uri, offline).catch(() => undefined)
 }
 
 /** How a file is fetched and checked. */
