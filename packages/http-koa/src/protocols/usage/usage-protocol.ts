@@ -41,6 +41,7 @@ export class UsageLedger implements RequestObserver {
     const key = requestScope.getStore()?.key
     // One that goes on after a pause was checked and counted when it began.
     const isNew = request.continued === undefined
+    // The limit of the month is the same for what is generated and for what is embedded.
     if (isNew) this.onEmbed()
     let [promptTokens, cachedTokens, generatedTokens] = [0, 0, 0]
     return {

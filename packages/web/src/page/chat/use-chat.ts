@@ -114,7 +114,8 @@ export function useChat(
   const answer = (asked: Conversation): void => {
     const ids = settings.map(newId)
     const answers = settings.map((how, index): Turn => {
-      const [model, beside] = [how.model || models[0], ids[1 - index]]
+      const model = how.model || models[0]
+      const beside = ids[1 - index]
       const more = {
         ...(model !== undefined && { model }),
         ...(beside !== undefined && { beside }),
