@@ -90,14 +90,12 @@ export function watchEngines(
           const made = { model, tokens, ms: clock.now() - began, ...defined({ error }) }
           for (const observer of observers) settle(observer.onEmbedded?.(made))
         }
-        try {
-          const made = await client.embed(input, options)
-          tell(made.promptTokens)
-          return made
-        } catch (error) {
+        const made = await client.embed(input, options).catch((error: unknown) => {
           tell(0, CllmError.from(error))
           throw error
-        }
+        })
+        tell(made.promptTokens)
+        return made
       },
       async setScheduler(policy, options) {
         const info = await client.setScheduler(policy, options)

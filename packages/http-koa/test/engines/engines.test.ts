@@ -187,6 +187,23 @@ t.test('an observer that refuses inputs in a promise lets none of them in', asyn
   await t.rejects(embedding, { message: 'onEmbed returned a promise: it is synchronous' })
 })
 
+t.test('who hears of an input hears of it once, though a later observer fails', async (t) => {
+  const heard: number[] = []
+  const failing = (): void => {
+    throw new Error('no luck')
+  }
+  const observers = [({ tokens }: { tokens: number }) => void heard.push(tokens), failing].map(
+    (onEmbedded) => ({ onSubmit: () => ({ onEvent() {}, onEnd() {} }), onEmbedded }),
+  )
+  const client = { embed: async () => ({ vector: [1], promptTokens: 7 }) }
+  const engines = { nameOf: () => 'fake', open: () => client } as never
+  const embedding = watchEngines(engines, { clock: systemClock, observers })
+    .open()
+    .embed({ text: 'a' })
+  await t.rejects(embedding, { message: 'no luck' })
+  t.same(heard, [7])
+})
+
 let submitted = 0
 let ended = 0
 const observer = {
