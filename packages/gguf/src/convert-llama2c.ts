@@ -28,6 +28,8 @@ export interface ConvertLlama2cOptions {
   readonly vocabulary?: string | Uint8Array
   /** Path of the GGUF file to write. */
   readonly out: string
+  /** `general.name` in the file. Default `stories15M`. */
+  readonly name?: string
   /** How matrices are stored; vectors are always F32. Default `Q8_0`. */
   readonly quantization?: 'Q8_0' | 'F32'
 }
@@ -45,14 +47,14 @@ const endOfStory = 2
  * format.
  */
 export async function convertLlama2c(options: ConvertLlama2cOptions): Promise<number> {
-  const { out, quantization = 'Q8_0' } = options
+  const { out, name = 'stories15M', quantization = 'Q8_0' } = options
   const { header, tensors, rest } = readLlama2cCheckpoint(await load(options.checkpoint))
   const vocabularyData = options.vocabulary === undefined ? rest : await load(options.vocabulary)
   const vocabulary = readVocabulary(vocabularyData, header.vocabulary)
   return await writeGguf(
     out,
     {
-      ...architecture(header),
+      ...architecture(header, name),
       'general.file_type': uint32(fileTypes[quantization]),
       ...tokenizer(vocabulary),
     },
@@ -68,10 +70,10 @@ async function load(source: string | Uint8Array): Promise<Uint8Array> {
   return typeof source === 'string' ? await readFile(source) : source
 }
 
-function architecture(header: Llama2cHeader): GgufMetadata {
+function architecture(header: Llama2cHeader, name: string): GgufMetadata {
   return {
     'general.architecture': text('llama'),
-    'general.name': text('stories15M'),
+    'general.name': text(name),
     'general.quantization_version': uint32(2),
     'llama.context_length': uint32(header.context),
     'llama.embedding_length': uint32(header.embedding),

@@ -26,14 +26,17 @@ export interface SyntheticProjectorOptions {
   readonly width: number
   /** Default `mlp`. */
   readonly kind?: ProjectorKind
+  /** Edge of the square that images are resized to, in pixels: a multiple of 14. Default 56: 16 tokens an image. */
+  readonly imageSize?: number
+  /** Length of the vectors within. Default 64. */
+  readonly embedding?: number
+  /** Layers. Default 3. */
+  readonly layers?: number
+  /** Seed of the weights. Default 0. */
+  readonly seed?: number
 }
 
 const patchSize = 14
-/** Edge of the square that images are resized to, in pixels: 16 tokens an image. */
-const imageSize = 4 * patchSize
-/** Length of the vectors within. */
-const embedding = 64
-const layers = 3
 const heads = 4
 /** Bands of frequencies that a sound is cut into, and the tokens of 30 seconds before they are stacked. */
 const [bands, soundPositions, stacked] = [80, 1500, 10] as const
@@ -44,11 +47,11 @@ const [bands, soundPositions, stacked] = [80, 1500, 10] as const
  * @returns the size of the file in bytes.
  */
 export async function writeSyntheticProjector(options: SyntheticProjectorOptions): Promise<number> {
-  const { out, kind = 'mlp', width } = options
+  const { out, kind = 'mlp', width, imageSize = 56, embedding = 64, layers = 3, seed = 0 } = options
   const isSound = kind === 'ultravox'
-  const tensors = new ProjectorTensors(isSound ? 'a' : 'v')
+  const tensors = new ProjectorTensors(isSound ? 'a' : 'v', embedding, new RandomBits(seed))
   if (isSound) tensors.soundHead()
-  else tensors.imageHead(kind)
+  else tensors.imageHead(kind, (imageSize / patchSize) ** 2)
   for (let layer = 0; layer < layers; layer++) tensors.layer(layer)
   tensors.tail(kind, width)
   const encoder: GgufMetadata = {
@@ -88,56 +91,61 @@ export async function writeSyntheticProjector(options: SyntheticProjectorOptions
 /** The tensors of a projector, one after the other. */
 class ProjectorTensors {
   readonly list: GgufTensor[] = []
-  readonly #random = new RandomBits(0)
 
-  constructor(private readonly prefix: 'a' | 'v') {}
+  constructor(
+    private readonly prefix: string,
+    private readonly embedding: number,
+    private readonly random: RandomBits,
+  ) {}
 
-  imageHead(kind: ProjectorKind): void {
-    const patch = [patchSize, patchSize, 3, embedding]
+  imageHead(kind: ProjectorKind, positions: number): void {
+    const patch = [patchSize, patchSize, 3, this.embedding]
     this.#matrix('v.patch_embd.weight', patch)
     if (kind === 'qwen2vl_merger') this.#matrix('v.patch_embd.weight.1', patch)
-    else this.#matrix('v.position_embd.weight', [embedding, (imageSize / patchSize) ** 2])
+    else this.#matrix('v.position_embd.weight', [this.embedding, positions])
   }
 
   soundHead(): void {
-    for (const [nth, inputs] of [bands, embedding].entries()) {
+    for (const [nth, inputs] of [bands, this.embedding].entries()) {
       const name = `a.conv1d.${nth + 1}`
-      this.#matrix(`${name}.weight`, [3, inputs, embedding])
-      this.#constant(`${name}.bias`, [1, embedding], 0)
+      this.#matrix(`${name}.weight`, [3, inputs, this.embedding])
+      this.#constant(`${name}.bias`, [1, this.embedding], 0)
     }
-    this.#matrix('a.position_embd.weight', [embedding, soundPositions])
+    this.#matrix('a.position_embd.weight', [this.embedding, soundPositions])
   }
 
   layer(layer: number): void {
     const name = `${this.prefix}.blk.${layer}`
+    const size = this.embedding
     for (const norm of ['ln1', 'ln2']) {
-      this.#constant(`${name}.${norm}.weight`, [embedding], 1)
-      this.#constant(`${name}.${norm}.bias`, [embedding], 0)
+      this.#constant(`${name}.${norm}.weight`, [size], 1)
+      this.#constant(`${name}.${norm}.bias`, [size], 0)
     }
-    for (const part of ['q', 'v', 'out']) this.#biased(`${name}.attn_${part}`, embedding, embedding)
+    for (const part of ['q', 'v', 'out']) this.#biased(`${name}.attn_${part}`, size, size)
     // those of Whisper have no bias here
-    if (this.prefix === 'v') this.#biased(`${name}.attn_k`, embedding, embedding)
-    else this.#matrix(`${name}.attn_k.weight`, [embedding, embedding])
-    this.#biased(`${name}.ffn_up`, embedding, 2 * embedding)
-    this.#biased(`${name}.ffn_down`, 2 * embedding, embedding)
+    if (this.prefix === 'v') this.#biased(`${name}.attn_k`, size, size)
+    else this.#matrix(`${name}.attn_k.weight`, [size, size])
+    this.#biased(`${name}.ffn_up`, size, 2 * size)
+    this.#biased(`${name}.ffn_down`, 2 * size, size)
   }
 
   /** From the transformer's vectors to the text model's. */
   tail(kind: ProjectorKind, width: number): void {
+    const size = this.embedding
     if (kind === 'mlp') {
-      this.#biased('mm.0', embedding, width)
+      this.#biased('mm.0', size, width)
       this.#biased('mm.2', width, width)
     } else if (kind === 'gemma3') {
-      this.#matrix('mm.input_projection.weight', [width, embedding])
-      this.#constant('mm.soft_emb_norm.weight', [embedding], 1)
+      this.#matrix('mm.input_projection.weight', [width, size])
+      this.#constant('mm.soft_emb_norm.weight', [size], 1)
     } else if (kind === 'qwen2vl_merger') {
-      this.#biased('mm.0', 4 * embedding, width)
+      this.#biased('mm.0', 4 * size, width)
       this.#biased('mm.2', width, width)
     } else {
-      this.#constant('mm.a.norm_pre.weight', [stacked * embedding], 1)
-      this.#matrix('mm.a.mlp.1.weight', [stacked * embedding, 2 * embedding])
-      this.#constant('mm.a.norm_mid.weight', [embedding], 1)
-      this.#matrix('mm.a.mlp.2.weight', [embedding, width])
+      this.#constant('mm.a.norm_pre.weight', [stacked * size], 1)
+      this.#matrix('mm.a.mlp.1.weight', [stacked * size, 2 * size])
+      this.#constant('mm.a.norm_mid.weight', [size], 1)
+      this.#matrix('mm.a.mlp.2.weight', [size, width])
     }
   }
 
@@ -150,7 +158,7 @@ class ProjectorTensors {
   #matrix(name: string, shape: readonly number[]): void {
     const count = shape.reduce((product, size) => product * size, 1)
     const inputs = count / (shape.at(-1) ?? 1)
-    this.#add(name, shape, randomFloats(count, Math.sqrt(12 / inputs), this.#random))
+    this.#add(name, shape, randomFloats(count, Math.sqrt(12 / inputs), this.random))
   }
 
   #constant(name: string, shape: readonly number[], value: number): void {
