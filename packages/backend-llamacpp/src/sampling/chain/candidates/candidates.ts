@@ -208,15 +208,18 @@ export function softmax(candidates: Candidates): number {
   return total
 }
 
-/** The entropy in nats of the probabilities that {@link softmax} wrote, rounded as llama.cpp does. */
-export function entropyOf({ weights, size }: Candidates): number {
+/**
+ * The entropy in nats of the probabilities that {@link softmax} wrote, rounded as llama.cpp does.
+ * @param surprises - take the surprise of each candidate
+ */
+export function entropyOf({ weights, size }: Candidates, surprises?: Float32Array): number {
   let entropy = 0
   for (let index = 0; index < size; index++) {
     const probability = weights[index]!
-    // 0 × ∞ would make all of it NaN, as it does in llama.cpp
-    if (!(probability > 0)) continue
     const surprise = Math.fround(-Math.log(probability))
-    entropy = Math.fround(entropy + Math.fround(probability * surprise))
+    if (surprises !== undefined) surprises[index] = surprise
+    // 0 × ∞ would make all of it NaN, as it does in llama.cpp
+    if (probability > 0) entropy = Math.fround(entropy + Math.fround(probability * surprise))
   }
   return entropy
 }

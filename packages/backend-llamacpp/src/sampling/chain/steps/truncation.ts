@@ -138,11 +138,10 @@ export function typicalStep(share: number, least = 0): ChainStep {
       places = new Int32Array(size)
       scores = new Float32Array(size)
     }
-    const entropy = entropyOf(candidates)
+    const entropy = entropyOf(candidates, scores)
     for (let index = 0; index < size; index++) {
-      const surprise = fround(-Math.log(weights[index]!))
       places[index] = index
-      scores[index] = -Math.abs(fround(surprise - entropy))
+      scores[index] = -Math.abs(fround(scores[index]! - entropy))
     }
     radix.sort(places, scores, size)
     let sum = 0
