@@ -1,4 +1,4 @@
-import { CllmError, defined, type TokenId } from '@cllm/core'
+import { CllmError, type TokenId } from '@cllm/core'
 import { planContext, type MemoryDependencies, paddedContext } from './memory-plan.js'
 import type { ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
@@ -132,16 +132,12 @@ export async function openEmbeddings(
     return await openEmbeddings(llama, loaded, shape, settings, dependencies, half)
   }
   const context = await loaded.createContext({
+    ...single,
     contextSize: paddedContext(size),
     sequences: loaded.embeddingInputs,
     kvUnified: true,
-    batchSize: size,
     threads: settings.threads.start,
-    flashAttention: settings.flashAttention,
-    kvCacheType: 'f16',
     embeddings: true,
-    pooling: settings.pooling,
-    ...defined({ rope: settings.rope }),
   })
   const isShort = size < embeddingTokens(settings)
   if (context !== undefined) return { context, tokens: size, isShort }
