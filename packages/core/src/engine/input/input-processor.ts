@@ -121,8 +121,7 @@ export class InputProcessor {
     const arrivedAt = now - (continued?.elapsedMs ?? arrivedMsAgo)
     const others = this.#arriving.size - Number(this.#arriving.has(id))
     const isNew = continued === undefined
-    const counted: unknown = isNew ? this.admission.checkCount(others, now) : undefined
-    if (counted !== undefined) synchronous(counted, 'checkCount of the admission')
+    if (isNew) synchronous(this.admission.checkCount(others, now), 'checkCount of the admission')
     const stable = withStableBeginning(given.prompt, context.options.volatileLines)
     const request = stable.prompt === given.prompt ? given : { ...given, prompt: stable.prompt }
     const adapters = this.adapters.resolve(request.adapters)
@@ -139,8 +138,7 @@ export class InputProcessor {
         const { encode = 0, encoder = 0 } = waited ?? {}
         sequence.forecast = { ...forecast, firstTokenMs: firstTokenMs + encode + encoder }
       }
-      const checked: unknown = isNew ? this.admission.check(sequence, now) : undefined
-      if (checked !== undefined) synchronous(checked, 'check of the admission')
+      if (isNew) synchronous(this.admission.check(sequence, now), 'check of the admission')
       return sequence
     }
     const arrival: Arrival = this.#arriving.get(id) ?? {}
