@@ -1,4 +1,5 @@
-import { type SchedulerEvent, type SequenceView, type TenantService, entryOf } from '@cllm/core'
+import type { SchedulerEvent, SequenceView, TenantService } from '@cllm/core'
+import { entryOf, ownEntry } from '@cllm/core'
 import { z } from 'zod'
 import { positive } from './options.js'
 
@@ -104,8 +105,7 @@ export class TenantLedger {
 
   #account(name: string): Tenant {
     return entryOf(this.#tenants, name, () => {
-      const { weights } = this.prices
-      const weight = (Object.hasOwn(weights, name) ? weights[name] : undefined) ?? 1
+      const weight = ownEntry(this.prices.weights, name) ?? 1
       return { used: 0, allowed: 0, weight, waiting: new Set(), running: 0 }
     })
   }
