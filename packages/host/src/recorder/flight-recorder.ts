@@ -111,9 +111,9 @@ export class FlightRecorder {
   }
 
   /** An engine can take requests. */
-  onReady({ info, scheduler, now = 0 }: FromEngine & { readonly type: 'ready' }): void {
+  onReady({ info, scheduler, now }: FromEngine & { readonly type: 'ready' }): void {
     this.#info = info
-    const aheadMs = now === 0 ? 0 : now - this.clock.now()
+    const aheadMs = now === undefined ? 0 : now - this.clock.now()
     // Less is the way of the message. More: the machine slept, or its clock was set, between the starts of the two.
     this.#engineAheadMs = Math.abs(aheadMs) < 1000 ? 0 : aheadMs
     // The active policy is set on a later engine at once.
