@@ -63,14 +63,14 @@ export class MailboxReader {
 
   #take(entries: readonly (readonly [id: string, fields: readonly string[]])[]): void {
     // All that was read has left: the ids of a server that was emptied, or whose clock was set, may be lower ones.
-    if (entries.length === 0) this.#last = '0-0'
+    if (entries.length === 0) return void (this.#last = '0-0')
     for (const [id, fields] of entries) {
       this.#last = id
       // What was sent at once is one entry: names and envelopes in turns.
       for (let index = 1; index < fields.length; index += 2) this.onEnvelope(fields[index]!)
     }
     const { clock } = this.connections
-    if (this.#isTrimDue || entries.length === 0) return
+    if (this.#isTrimDue) return
     this.#isTrimDue = true
     clock.at(clock.now() + trimMs, () => void this.#trim())
   }
