@@ -9,6 +9,7 @@ import type { Call, IncomingBody } from '../../routes/route.js'
 import { checkFields, openModel } from '../../routes/driver.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { RouteTable } from '../../routes/route-table.js'
+import { secondsNow } from '../openai/openai-answer.js'
 import { requestScope } from '../../security/authenticate.js'
 import type { KeyAccess } from '../../security/api-key.js'
 
@@ -54,7 +55,7 @@ export async function checkBatch(
   if (kept === undefined || kept.object.status !== 'validating') return kept
   const { input_file_id: input, endpoint } = kept.object
   const { total, errors } = await checkLines(store.lines(input), endpoint)
-  const now = Math.floor(clock.wall() / 1000)
+  const now = secondsNow({ clock })
   const counts = { total, completed: 0, failed: 0 }
   const change: Partial<BatchObject> =
     errors.length > 0

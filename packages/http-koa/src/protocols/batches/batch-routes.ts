@@ -9,6 +9,7 @@ import { get, post } from '../../routes/route.js'
 import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/route.js'
 import { integer } from '../../fields/fields.js'
 import { messagesEndpoint } from './batch-lines.js'
+import { secondsNow } from '../openai/openai-answer.js'
 
 /** What the handlers of files and batches share. */
 export interface BatchesContext {
@@ -143,7 +144,7 @@ export function newBatch(
   { clock, random }: Pick<Call, 'clock' | 'random'>,
   given: Pick<BatchObject, 'endpoint' | 'input_file_id'> & Partial<BatchObject>,
 ): BatchObject {
-  const created = Math.floor(clock.wall() / 1000)
+  const created = secondsNow({ clock })
   return {
     id: newId('batch_', random),
     object: 'batch',
