@@ -66,8 +66,7 @@ export class RateLimits implements RequestObserver {
   async count(key: ApiKey, tell: TellHeaders = () => {}): Promise<void> {
     const { requestsPerMinute = this.defaults.requestsPerMinute } = key
     const { tokensPerMinute = this.defaults.tokensPerMinute } = key
-    let longest = -1
-    let exceeded: CllmError | undefined
+    let over: { limit: number; unit: string; seconds: number } | undefined
     const limits = { requests: requestsPerMinute, tokens: tokensPerMinute }
     for (const [unit, limit] of Object.entries(defined(limits))) {
       const counts = unit === 'requests'
@@ -83,13 +82,13 @@ export class RateLimits implements RequestObserver {
       })
       const isOver = counts ? consumedPoints > limit : consumedPoints >= limit
       // who came when the other one ends would be refused again
-      if (!isOver || seconds <= longest) continue
-      longest = seconds
-      const message = `The limit of ${limit} ${unit} a minute is reached; try again in ${seconds} s`
-      const details = { limit, unit, retryAfterMs: seconds * 1000 }
-      exceeded = new CllmError('rate_limited', message, { details })
+      if (isOver && seconds > (over?.seconds ?? -1)) over = { limit, unit, seconds }
     }
-    if (exceeded !== undefined) throw exceeded
+    if (over === undefined) return
+    const { limit, unit, seconds } = over
+    const message = `The limit of ${limit} ${unit} a minute is reached; try again in ${seconds} s`
+    const details = { limit, unit, retryAfterMs: seconds * 1000 }
+    throw new CllmError('rate_limited', message, { details })
   }
 
   onSubmit({ request }: ObservedRequest): RequestWatch {
