@@ -197,17 +197,15 @@ const invalid = ({ name }: KoaProtocol, hook: string, problem: string, cause?: u
  * @throws `plugin_invalid` that names both, where the hook throws
  */
 function asked<T>(protocol: KoaProtocol, hook: string, logger: Logger, call: () => T): T {
+  const failed = (cause: unknown) => invalid(protocol, hook, messageOf(cause), cause)
   try {
     const made = call()
     if (made instanceof Promise) {
-      made.catch((cause: unknown) => {
-        const { message } = invalid(protocol, hook, messageOf(cause))
-        logger.error({ err: cause }, message)
-      })
+      made.catch((err: unknown) => logger.error({ err }, failed(err).message))
     }
     return made
   } catch (cause) {
-    throw CllmError.isInstance(cause) ? cause : invalid(protocol, hook, messageOf(cause), cause)
+    throw CllmError.isInstance(cause) ? cause : failed(cause)
   }
 }
 
