@@ -177,6 +177,6 @@ const queryParameters = ({ query }: BoundRoute): JsonObject[] =>
   Object.entries(query?.shape ?? {}).map(([name, schema]) => ({
     name,
     in: 'query',
-    ...(!(schema as z.ZodType).safeParse(undefined).success && { required: true }),
+    ...(!(schema as z.ZodType).isOptional() && { required: true }),
     schema: schemaOf(schema as z.ZodType),
   }))
