@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
@@ -146,6 +147,9 @@ export async function until(condition: () => boolean | Promise<boolean>): Promis
     await turnOfTheEventLoop()
   }
 }
+
+/** Makes a pipe in place of a file; false on Windows, which has none in folders. */
+export const madePipe = (path: string): boolean => spawnSync('mkfifo', [path]).status === 0
 
 /** Collects what Node warns of from now on, such as a signal with many listeners; it tells in a later turn. */
 export function warningsIn(t: Test): () => Promise<readonly string[]> {

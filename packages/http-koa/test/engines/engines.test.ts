@@ -177,14 +177,19 @@ t.test('an observer that fails at the end of a request keeps it from nobody', as
   t.match(log, [{ err: defect, model: String }])
 })
 
+/** Embeds an input of 7 tokens; these observers hear of it, as plain JavaScript may have them. */
+async function embedWith(...observers: readonly object[]) {
+  const onSubmit = () => ({ onEvent() {}, onEnd() {} })
+  const client = { embed: async () => ({ vector: [1], promptTokens: 7 }) }
+  const engines = { nameOf: () => 'fake', open: () => client } as never
+  const watch = { clock: systemClock, observers: observers.map((one) => ({ onSubmit, ...one })) }
+  return await watchEngines(engines, watch).open().embed({ text: 'a' })
+}
+
 t.test('an observer that refuses inputs in a promise lets none of them in', async (t) => {
   const onEmbed = async () => await Promise.reject(new Error('no luck'))
-  const onSubmit = () => ({ onEvent() {}, onEnd() {} })
-  const client = { embed: async () => ({ vector: [1], promptTokens: 1 }) }
-  const engines = { nameOf: () => 'fake', open: () => client } as never
-  const watch = { clock: systemClock, observers: [{ onSubmit, onEmbed }] }
-  const embedding = watchEngines(engines, watch).open().embed({ text: 'a' })
-  await t.rejects(embedding, { message: 'onEmbed returned a promise: it is synchronous' })
+  const message = 'onEmbed returned a promise: it is synchronous'
+  await t.rejects(embedWith({ onEmbed }), { message })
 })
 
 t.test('who hears of an input hears of it once, though a later observer fails', async (t) => {
@@ -192,14 +197,10 @@ t.test('who hears of an input hears of it once, though a later observer fails', 
   const failing = (): void => {
     throw new Error('no luck')
   }
-  const observers = [({ tokens }: { tokens: number }) => void heard.push(tokens), failing].map(
-    (onEmbedded) => ({ onSubmit: () => ({ onEvent() {}, onEnd() {} }), onEmbedded }),
+  const embedding = embedWith(
+    { onEmbedded: ({ tokens }: { tokens: number }) => void heard.push(tokens) },
+    { onEmbedded: failing },
   )
-  const client = { embed: async () => ({ vector: [1], promptTokens: 7 }) }
-  const engines = { nameOf: () => 'fake', open: () => client } as never
-  const embedding = watchEngines(engines, { clock: systemClock, observers })
-    .open()
-    .embed({ text: 'a' })
   await t.rejects(embedding, { message: 'no luck' })
   t.same(heard, [7])
 })

@@ -129,11 +129,12 @@ t.test('a route that no request would reach, or that always fails, is told', asy
   }
 })
 
+const throwing = (): never => {
+  throw new Error('no luck')
+}
+const rejecting = async () => await Promise.reject(new Error('no luck'))
+
 t.test('a hook that fails at the start is told with its protocol', async (t) => {
-  const throwing = (): never => {
-    throw new Error('no luck')
-  }
-  const rejecting = async () => await Promise.reject(new Error('no luck'))
   for (const [hooks, problem] of [
     [{ observe: throwing }, 'observe: no luck'],
     [{ observe: rejecting }, 'observe: observe returned a promise'],
@@ -154,10 +155,6 @@ t.test('a hook that fails at the start is told with its protocol', async (t) => 
 })
 
 t.test('what observes requests fails none of them, and is logged once', async (t) => {
-  const throwing = (): never => {
-    throw new Error('no luck')
-  }
-  const rejecting = async () => await Promise.reject(new Error('no luck'))
   const ending = { onSubmit: () => ({ onEvent: rejecting, onEnd: throwing }) }
   const observe = () => [{ onSubmit: () => ({ onEvent: rejecting, onEnd: rejecting }) }, ending]
   const server = await serveNamed(t, await registryWith(pinging({ observe })))

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,7 +10,7 @@ import { isUnderWay, newId, outputIds } from '../../../src/protocols/batches/bat
 import { BatchRunner } from '../../../src/protocols/batches/batch-runner.js'
 import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
 import type { SendLine } from '../../../src/protocols/batches/batch-lines.js'
-import { until } from '../../serve.js'
+import { madePipe, until } from '../../serve.js'
 
 const endpoint = '/v1/chat/completions'
 const lineOf = (index: number, body = '{}') =>
@@ -278,8 +277,7 @@ t.test('a file that was listed is not read again', async (t) => {
     t.match(damaged, [/files.*cannot be read/])
   }
   await rm(head)
-  // Windows has no pipes in folders.
-  if (spawnSync('mkfifo', [head]).status === 0) {
+  if (madePipe(head)) {
     t.same(await ids(), [one], 'nobody waits for a pipe')
     await rm(head)
   }
@@ -298,8 +296,7 @@ t.test('nobody waits for a pipe in place of lines', async (t) => {
   const [one, other] = [newId('file-', systemRandom), newId('file-', systemRandom)]
   for (const id of [one, other]) await folder.create({ object: fileOf(id) }, Buffer.from('a'))
   await rm(folder.contentOf(one))
-  // Windows has no pipes in folders.
-  if (spawnSync('mkfifo', [folder.contentOf(one)]).status !== 0) return
+  if (!madePipe(folder.contentOf(one))) return
   // Each would hold a thread, and there are four.
   for (let count = 0; count < 4; count++) {
     await t.rejects(folder.textOf(one, { at: 0, bytes: 1 }), /it is no file/)
