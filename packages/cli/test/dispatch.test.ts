@@ -71,6 +71,8 @@ t.test('wrong command lines', async (t) => {
     [['config', '--prt', '1'], 'unknown flag --prt; did you mean --port?\n'],
     [['config', '--changd'], 'unknown flag --changd; did you mean --changed?\n'],
     [['run', '--slts', '3'], 'unknown flag --slts; `cllm serve` has --slots;'],
+    [['run', '--max-tokens', '20'], 'unknown flag --max-tokens; `cllm serve` has --default-max'],
+    [['list', '--context-size', '9'], 'unknown flag --context-size\n'],
     [['list', '--constructor'], 'unknown flag --constructor\n'],
     [['run', 'a', 'b', '--parameter', 'toString=1'], 'unknown parameter toString: expected'],
     [

@@ -139,8 +139,8 @@ export function unknownFlag(written: string, own: readonly string[]): string {
   if (other === '') return `unknown flag ${written}: docs/coming-from.md says what takes its place`
   const nearest = other !== undefined && own.includes(other) ? other : nearestName(name, own)
   if (nearest !== undefined) return `unknown flag ${written}; did you mean --${nearest}?`
-  // three letters are near to too many
-  const servers = other ?? (name.length > 3 ? nearestName(name, flagNames) : undefined)
+  // Whoever takes the wrong command seldom writes the flag wrong, too: with more errors another thing is meant.
+  const servers = other ?? nearestName(name, flagNames, 1)
   return `unknown flag ${written}${servers === undefined ? '' : `; \`cllm serve\` has --${servers}`}`
 }
 

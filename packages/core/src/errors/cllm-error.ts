@@ -103,12 +103,16 @@ const errors = (name: string, candidate: string): number =>
 /** Longer ones are no typing errors, and finding their distance takes long. */
 const longestName = 256
 
-/** The candidate that was probably meant, or undefined when none is near. */
-export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
+/**
+ * The candidate that was probably meant, or undefined when none is near.
+ *
+ * @param most - how many typing errors it may be away. Default: two, or a third of a longer name
+ */
+export function nearestName(name: string, candidates: Iterable<string>, most?: number) {
   if (name.length > longestName) return undefined
   let nearest: string | undefined
   const { length } = last(name)
-  let fewest = Math.min(length, Math.max(2, Math.ceil(length / 3)) + 1)
+  let fewest = Math.min(length, (most ?? Math.max(2, Math.ceil(length / 3))) + 1)
   for (const candidate of candidates) {
     const count = errors(name.toLowerCase(), candidate.toLowerCase())
     if (count < fewest) [nearest, fewest] = [candidate, count]
