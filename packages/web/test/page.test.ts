@@ -55,6 +55,7 @@ t.test('Markdown: text, code, tables, lists, formulas', (t) => {
   t.match(formula, /<code class="math">a_1 b_1<\/code>.*<code class="math">x\*y\*z<\/code>/)
   t.match(formula, /for \$5 or \$6.*<pre class="math"[^>]*>c_2 \* d_2<\/pre>/s)
   t.match(html('a &amp; b &lt;i&gt;'), /a &amp; b &lt;i>/, 'entities are what they stand for')
+  t.match(html('&constructor;'), '&amp;constructor;', 'and names of all objects are none')
   t.match(html('an unfinished ```js\nlet'), /let/, 'while it comes')
   t.end()
 })

@@ -156,18 +156,18 @@ function link(href: string, children: ComponentChild[]): ComponentChild {
   return h('a', props, children)
 }
 
-const entities: Readonly<Record<string, string>> = {
-  amp: '&',
-  lt: '<',
-  gt: '>',
-  quot: '"',
-  apos: "'",
-  nbsp: '\u00a0',
-}
+const entities: ReadonlyMap<string, string> = new Map([
+  ['amp', '&'],
+  ['lt', '<'],
+  ['gt', '>'],
+  ['quot', '"'],
+  ['apos', "'"],
+  ['nbsp', '\u00a0'],
+])
 
 /** Text in Markdown may have entities, which an element would show as they are. */
 const decoded = (text: string): string =>
-  text.replaceAll(/&(\w+);/g, (whole, name: string) => entities[name] ?? whole)
+  text.replaceAll(/&(\w+);/g, (whole, name: string) => entities.get(name) ?? whole)
 
 /** The address of a link that may be followed, or undefined: no scripts, no data, no files. */
 function safeLink(href: string): string | undefined {
