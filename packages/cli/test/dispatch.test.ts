@@ -352,6 +352,7 @@ t.test('pods start: their configuration is one, and a ready file of before is go
   t.match(ofImage, { CLLM_HOST: '0.0.0.0' })
   const readyFile = join(t.testdir({ ready: '' }), 'ready')
   const nowhere = 'redis://worker:secret@127.0.0.1:1'
+  const listeners = process.listenerCount('uncaughtExceptionMonitor')
   for (const file of ['kubernetes/cllm.yaml', `${cluster}/front.yaml`, `${cluster}/worker.yaml`]) {
     const [container] = documentsOf<Deployment>(file)[0]!.spec.template.spec.containers
     const own = container.env.map(({ name, value }) => {
@@ -364,6 +365,8 @@ t.test('pods start: their configuration is one, and a ready file of before is go
       t.match(await run([...container.args], env), { code: 1, stderr: /cannot be reached/ }, file)
   }
   t.equal(existsSync(readyFile), false)
+  const left = process.listenerCount('uncaughtExceptionMonitor')
+  t.equal(left, listeners, 'what could not start listens to nothing')
   const pods = [
     ...['front', 'worker', 'valkey'].map((name) => `${cluster}/${name}.yaml`),
     'kubernetes/cllm.yaml',

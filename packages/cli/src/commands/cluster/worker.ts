@@ -39,9 +39,9 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   if (readyFile !== null) orInvalid(() => rmSync(readyFile, { force: true }), `${unusable} removed`)
   const parts = await prepareServing(loaded, io, true)
   const { logger } = parts
-  const untell = tellUncaught(logger)
   // A cluster that is not there is told before a model is fetched.
   const bus = await connectBus(config.cluster, logger)
+  const untell = tellUncaught(logger)
   try {
     const { signal } = io
     const loading = new LoadableModels(loaded, io, parts).single().load({ heldBytes: 0, signal })

@@ -61,7 +61,6 @@ export async function startServing(
   const { config } = loaded
   const parts = await prepareServing(loaded, io, !isFront, extras.logger)
   const { logger } = parts
-  const untell = tellUncaught(logger)
   let models: Served
   if (isFront) {
     // Here alone, as it loads the client of a cluster.
@@ -69,6 +68,7 @@ export async function startServing(
     models = await servedByCluster(loaded, parts)
   } else models = servedPool(loaded, io, parts)
   const { shared, directory, death } = models
+  const untell = tellUncaught(logger)
   let [keys, tracing, server]: [OpenKeyRing?, Tracing?, Server?] = []
   const services = new Services()
   const close = async (graceMs?: number): Promise<void> => {
