@@ -212,6 +212,4 @@ function chatTerminal(input: Input, output: Output) {
 
 /** The commands that begin with a line, up to their next word. */
 const completions = (line: string): string[] =>
-  chatCommands.filter(
-    (known) => known.startsWith(line) && !known.slice(line.length).trimEnd().includes(' '),
-  )
+  chatCommands.filter((known) => known.startsWith(line) && !known.slice(line.length).includes(' '))
