@@ -1,4 +1,4 @@
-import { pause } from '@cllm/core'
+import { pause, within } from '@cllm/core'
 import { ClientOfflineError, RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
 import { ConnectionWatch, Connections, type RedisBusOptions, retryMs } from './connections.js'
@@ -219,9 +219,7 @@ export class RedisBus implements ClusterBus {
       } catch (error) {
         const isForNow = isTold ? error instanceof ClientOfflineError : isOfOldPrimary(error)
         if (!isForNow || clock.now() - since >= mostRefusedMs) throw unanswered(error)
-        if (!isTold) {
-          await Promise.race([this.connections.renew(), pause(clock, mostRefusedMs)])
-        }
+        if (!isTold) await within(clock, mostRefusedMs, this.connections.renew(), () => {})
         await pause(clock, retryMs)
       }
     }
