@@ -70,11 +70,10 @@ export class Definitions<One extends AnyDefinition> {
    * @throws `invalid_configuration` that names each wrong option, or the one that there is not
    */
   options({ name, options: schema }: Pick<One, 'name' | 'options'>, given: GivenOptions): unknown {
-    const valid = Object.keys(schema?.shape ?? {})
-    const unknown = Object.keys(given).find((option) => !valid.includes(option))
-    if (unknown !== undefined)
-      throw this.explained(name, new TypeError(noSuchOption(unknown, valid)))
     try {
+      const valid = Object.keys(schema?.shape ?? {})
+      const unknown = Object.keys(given).find((option) => !valid.includes(option))
+      if (unknown !== undefined) throw new TypeError(noSuchOption(unknown, valid))
       return schema?.parse(given) ?? {}
     } catch (error) {
       throw this.explained(name, error)
