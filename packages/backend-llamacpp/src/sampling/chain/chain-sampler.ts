@@ -44,7 +44,7 @@ export class ChainSampler extends TokenSampler {
   readonly #history: TokenId[] | undefined
   readonly #constraint: ConstraintTrack | undefined
   readonly #biases: Biases | undefined
-  /** Those where the grammar holds. */
+  /** Those where the grammar holds; without one, all. */
   readonly #bounded: Biases | undefined
   readonly #threads: DrawThreads | undefined
   /** Its number among the threads. */
@@ -79,7 +79,7 @@ export class ChainSampler extends TokenSampler {
     const needsHistory = this.#chain.changes.length > 0 || processors.length > 0
     if (needsHistory) this.#history = tokens.slice()
     const biases = biasesOf(params, vocabulary)
-    if (biases.size > 0) this.#biases = listed(biases)
+    if (biases.size > 0) this.#bounded = this.#biases = listed(biases)
     if (constraint !== undefined) {
       this.#constraint = constraint
       this.forced = constraint.forced
@@ -88,9 +88,9 @@ export class ChainSampler extends TokenSampler {
     // biases differ where a grammar begins to hold
     const isPlain = constraint?.mayBegin !== true || biases.size === 0
     if (threads !== undefined && !needsHistory && isPlain) {
-      const biases = constraint === undefined ? this.#biases : this.#bounded
       this.#threads = threads
-      this.#shared = threads.add({ params: { ...params, logitBias: [] }, ...defined({ biases }) })
+      const plain = { ...params, logitBias: [] }
+      this.#shared = threads.add({ params: plain, ...defined({ biases: this.#bounded }) })
     }
   }
 
@@ -101,8 +101,7 @@ export class ChainSampler extends TokenSampler {
     if (this.#shared === undefined) return undefined
     const address = this.#workspace.context.logitsAddress(index)
     if (address === undefined) return undefined
-    const biases = this.#constraint === undefined ? this.#biases : this.#bounded
-    const draw = () => this.#choose(this.#workspace.context.logits(index)!, biases, noTokens)
+    const draw = () => this.#choose(this.#workspace.context.logits(index)!, this.#bounded, noTokens)
     return { sampler: this.#shared, position: this.#position, address, draw }
   }
 
