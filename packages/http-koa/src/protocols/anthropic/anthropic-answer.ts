@@ -167,18 +167,15 @@ const deltaOf = (kind: BlockKind, text: string): object => {
 
 /** The blocks of an answer, streamed event by event. */
 class BlockStream {
+  /** Whether a call has begun. */
+  hasCalls = false
   #kind: BlockKind | undefined
   #index = -1
-  #calls = 0
 
   constructor(
     private readonly call: Call,
     private readonly send: Send,
   ) {}
-
-  get hasCalls(): boolean {
-    return this.#calls > 0
-  }
 
   push(parts: readonly AnswerPart[]): void {
     for (const part of parts) {
@@ -203,7 +200,7 @@ class BlockStream {
     this.#finish()
     this.#kind = kind
     this.#index++
-    if (kind === 'tool_use') this.#calls++
+    if (kind === 'tool_use') this.hasCalls = true
     const content_block = newBlock(this.call, kind, name)
     this.send('content_block_start', { index: this.#index, content_block })
   }
