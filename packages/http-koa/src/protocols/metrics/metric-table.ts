@@ -78,7 +78,7 @@ export const embeddingMetrics = {
   cllm_embedding_tokens_total: counter('Tokens of those inputs and pairs.'),
   cllm_embedding_latency_seconds: {
     type: 'histogram',
-    help: 'From a call for embeddings or scores to its answer.',
+    help: 'From the call for one input or pair to its result.',
     buckets: firstTokenBuckets,
   },
 } as const satisfies Record<string, MetricEntry>
