@@ -358,6 +358,8 @@ t.test('a chat in the terminal', async (t) => {
   await type('\r', 'Go on with a saved')
   await type('/set parameter temp\t', '/set parameter temperature')
   await type('\u0003', prompt)
+  await type('/set noth\t', '/set nothink')
+  await type('\u0003', prompt)
   t.match(await type('/sav x\r', 'unknown'), 'did you mean /save?; /help lists them')
   await type('/load none.json\r', 'error: there is no such file or folder: none.json')
   await type(`/load ${file}\r`, '4 messages')

@@ -76,12 +76,20 @@ const showHelp = `  /show info      The model
   /show template  The model's chat template
 `
 
+/** What `/set` switches: the words for on and off, and what is said of each. */
+const switches = [
+  ['history', 'nohistory', 'earlier messages are sent along', 'each message stands alone'],
+  ['think', 'nothink', 'the model thinks, where it can', 'the model does not think'],
+  ['verbose', 'quiet', 'figures follow each answer', 'no figures'],
+] as const
+
 /** The commands with their first words, for completion with the tab key. */
 export const chatCommands: readonly string[] = [
   ...Array.from(
     (help + setHelp + showHelp).matchAll(/^ {2}(\/\w+(?: \w+)?)/gm),
     ([, command]) => command!,
   ),
+  ...['noformat', ...switches.map(([, off]) => off)].map((word) => `/set ${word}`),
   ...parameterNames.map((name) => `/set parameter ${name}`),
 ]
 
@@ -129,13 +137,6 @@ export async function runChatCommand(
       throw wrong(`unknown command ${name}${suggestion(name, chatCommands)}; /help lists them`)
   }
 }
-
-/** What `/set` switches: the words for on and off, and what is said of each. */
-const switches = [
-  ['history', 'nohistory', 'earlier messages are sent along', 'each message stands alone'],
-  ['think', 'nothink', 'the model thinks, where it can', 'the model does not think'],
-  ['verbose', 'quiet', 'figures follow each answer', 'no figures'],
-] as const
 
 function set(rest: string, { settings }: Conversation): string {
   const [, what = '', value = ''] = /^(\S*)\s*([\s\S]*)$/.exec(rest) ?? []
