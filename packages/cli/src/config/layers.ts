@@ -104,10 +104,10 @@ for (const { flag, format } of options)
 for (const flag of negated.keys()) known[flag] = { type: 'boolean' }
 const flagNames = Object.keys(known)
 
-/** This project's flag for one of another server; empty: there is none, or none is needed. */
-function ownFlag(other: string): string | undefined {
+/** This project's flags for one of another server, that of `cllm serve` first; an empty one: none is needed. */
+function ownFlags(other: string): string[] {
   const others = readData('other-flags') as Readonly<Record<string, readonly string[]>>
-  return Object.keys(others).find((flag) => others[flag]?.includes(other))
+  return Object.keys(others).filter((flag) => others[flag]?.includes(other))
 }
 
 const tokenize = (args: string[]) =>
@@ -135,9 +135,10 @@ const valueProblem = ({ name, rawName, value, inlineValue }: OptionToken): strin
  */
 export function unknownFlag(written: string, own: readonly string[]): string {
   const name = written.replace(/^-+/, '')
-  const other = ownFlag(written)
+  const others = ownFlags(written)
+  const [other] = others
   if (other === '') return `unknown flag ${written}: docs/coming-from.md says what takes its place`
-  const nearest = other !== undefined && own.includes(other) ? other : nearestName(name, own)
+  const nearest = others.find((flag) => own.includes(flag)) ?? nearestName(name, own)
   if (nearest !== undefined) return `unknown flag ${written}; did you mean --${nearest}?`
   // Whoever takes the wrong command seldom writes the flag wrong, too: with more errors another thing is meant.
   const servers = other ?? nearestName(name, flagNames, 1)
