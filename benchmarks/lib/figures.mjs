@@ -20,6 +20,6 @@ export function howMeasured(rounds, script) {
   const cores = cpus()
   return (
     `Medians of ${rounds} rounds on ${new Date().toISOString().slice(0, 10)}, ` +
-    `${cores.length} cores (${cores[0].model.trim()}), by \`benchmarks/${script}\``
+    `${cores.length} cores (${cores[0].model.trim()}), Node ${process.versions.node}, by \`benchmarks/${script}\``
   )
 }
