@@ -24,7 +24,7 @@ interface Marked {
   readonly cache_control?: unknown
   readonly system?: unknown
   readonly tools?: readonly { readonly cache_control?: unknown }[] | undefined
-  readonly messages: readonly { readonly content: unknown }[]
+  readonly messages: readonly { readonly role: string; readonly content: unknown }[]
 }
 
 /** The last mark of a body, and the longest time that one asks for; undefined: it has none. */
@@ -65,14 +65,13 @@ export function upToMark<Body extends Pick<Marked, 'system' | 'messages'>>(
       ? content
       : (content.slice(0, block + 1) as Content)
   if (message < 0) return { ...body, system: cut(body.system), messages: [] }
-  const { content } = body.messages[message]!
+  const { role, content } = body.messages[message]!
   const isLast = block === undefined || !Array.isArray(content) || block === content.length - 1
   if (isLast && message === body.messages.length - 1) return undefined
-  const messages = body.messages.slice(0, message + 1)
-  return {
-    ...body,
-    messages: messages.map((one, at) => (at === message ? { ...one, content: cut(content) } : one)),
-  }
+  const messages = [...body.messages.slice(0, message), { role, content: cut(content) }]
+  // asked about is what is behind: a file here may be left out, and a call is not gone on with
+  messages.push({ role: role === 'user' ? 'assistant' : 'user', content: '' })
+  return { ...body, messages }
 }
 
 /**

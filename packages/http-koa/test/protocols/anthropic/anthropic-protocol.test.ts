@@ -104,6 +104,16 @@ testEach('what is marked is kept, and counted', async (t) => {
   t.equal(plain['cache_creation_input_tokens'], 0, 'nothing is marked')
   const stream = await server.post(path, { messages, max_tokens: 4, stream: true })
   t.match(await stream.text(), /message_delta.*"cache_read_input_tokens":[1-9]/s)
+  const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' } }
+  for (const block of [image, { type: 'document', source: {} }]) {
+    const earlier = [
+      user([text(block.type), { ...block, ...mark }]),
+      { role: 'assistant', content: 'So.' },
+    ]
+    const behind = await usageOf({ messages: [...earlier, user(long('q'))] })
+    const created = behind['cache_creation_input_tokens']!
+    t.ok(created >= 360 && created < total(behind) - 90, `${block.type} is asked about no longer`)
+  }
   const wrong = { cache_control: { type: 'forever' } }
   t.equal((await server.post(path, { ...asks('a'), ...wrong })).status, 400)
 })
