@@ -40,9 +40,11 @@ function isEntry(entry: readonly unknown[]): boolean {
 /** The biases by token id; a text stands for each of its tokens. */
 export async function readLogitBias(client: EngineClient, field: z.output<typeof logitBiasField>) {
   const biases: Record<string, number> = {}
-  for (const [token, bias] of (Array.isArray(field) ? field : Object.entries(field)) as Entry[]) {
+  const isList = Array.isArray(field)
+  for (const [token, bias] of (isList ? field : Object.entries(field)) as Entry[]) {
     const value = bias === false ? never : bias
-    if (typeof token === 'number' || /^\d{1,10}$/.test(token)) biases[token] = value
+    // in pairs an id is a number, and digits are a text as any other
+    if (typeof token === 'number' || (!isList && /^\d{1,10}$/.test(token))) biases[token] = value
     else for (const id of await tokensOf(client, token)) biases[id] = value
   }
   return biases

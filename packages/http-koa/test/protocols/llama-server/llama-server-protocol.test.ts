@@ -113,11 +113,16 @@ testEach('the routes of llama-server', async (t) => {
   const byText = await ask('/completion', {
     prompt: 'free',
     n_predict: 9,
-    logit_bias: [['XY', -100]],
+    logit_bias: [
+      ['XY', -100],
+      ['7', -1],
+    ],
     samplers: ['top_k', 'temperature'],
     top_p: 0.5,
   })
+  const [seven] = tokenizer.encode('7', { addBos: false })
   const pairs = tokenizer.encode('XY', { addBos: false }).map((token) => ({ token, bias: -100 }))
+  pairs.unshift({ token: seven!, bias: -1 })
   t.match(byText.json, {
     generation_settings: { logit_bias: pairs, top_p: 1, adaptive_target: -1 },
     truncated: false,
