@@ -58,15 +58,13 @@ function marksIn(blocks: unknown): { readonly block: number; readonly keepMs: nu
 /** The same body up to a mark; undefined where that is all of it. */
 export function upToMark<Body extends Pick<Marked, 'system' | 'messages'>>(
   body: Body,
-  { message, block }: Breakpoint,
+  { message, block = Infinity }: Breakpoint,
 ): Body | undefined {
   const cut = <Content>(content: Content): Content =>
-    block === undefined || !Array.isArray(content)
-      ? content
-      : (content.slice(0, block + 1) as Content)
+    Array.isArray(content) ? (content.slice(0, block + 1) as Content) : content
   if (message < 0) return { ...body, system: cut(body.system), messages: [] }
   const { role, content } = body.messages[message]!
-  const isLast = block === undefined || !Array.isArray(content) || block === content.length - 1
+  const isLast = !Array.isArray(content) || block >= content.length - 1
   if (isLast && message === body.messages.length - 1) return undefined
   const messages = [...body.messages.slice(0, message), { role, content: cut(content) }]
   // asked about is what is behind: a file here may be left out, and a call is not gone on with

@@ -7,17 +7,23 @@ import { buildRequest } from '../../request/build-request.js'
 
 /** What a Modelfile of a model would say. */
 export function modelfileOf(name: string, model: ModelPreset | undefined): string {
-  const quoted = (text: string) => (text.includes('\n') ? `"""${text}"""` : text)
   return [
     `FROM ${model?.from ?? untagged(name)}`,
     ...(model?.system === undefined ? [] : [`SYSTEM ${quoted(model.system)}`]),
-    ...Object.entries(parametersOf(model)).flatMap(([key, value]) =>
-      (Array.isArray(value) ? (value as unknown[]) : [value]).map(
-        (one) => `PARAMETER ${key} ${String(one)}`,
-      ),
-    ),
+    ...parameterLines(model).map(([key, value]) => `PARAMETER ${key} ${quoted(String(value))}`),
+    ...(model?.messages ?? []).map(({ role, content }) => `MESSAGE ${role} ${quoted(content)}`),
   ].join('\n')
 }
+
+/** A text so that it is read as it is. */
+const quoted = (text: string): string =>
+  text !== text.trim() || /\n|^"|^$/.test(text) ? `"""${text}"""` : text
+
+/** What a Modelfile sets of a preset; each stop text has a line of its own. */
+export const parameterLines = (preset: ModelPreset | undefined) =>
+  Object.entries(parametersOf(preset)).flatMap(([key, value]) =>
+    [value].flat().map((one) => [key, one] as const),
+  )
 
 /** A preset that an Ollama client made, with the parameters in the client's words. */
 export interface OllamaPreset extends ModelPreset {

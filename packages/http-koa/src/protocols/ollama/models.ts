@@ -16,7 +16,7 @@ import {
 import { createHash } from 'node:crypto'
 import { thinkingInSource } from '../../chat/format/learn-chat-format.js'
 import { infoOf, peekInfo, loadedModels } from '../../engines/model-queries.js'
-import { modelfileOf, parametersOf } from './modelfile.js'
+import { modelfileOf, parameterLines } from './modelfile.js'
 
 /** The body of `DELETE /api/delete`. */
 export const deleteSchema = z.object({ model: text.optional(), name: text.optional() })
@@ -180,7 +180,7 @@ export async function show(call: CallOf<typeof showSchema>, ollama: OllamaContex
   return {
     license: '',
     modelfile: modelfileOf(asked, preset),
-    parameters: Object.entries(parametersOf(preset))
+    parameters: parameterLines(preset)
       .map(([key, value]) => `${key.padEnd(30)} ${JSON.stringify(value)}`)
       .join('\n'),
     template,

@@ -434,6 +434,13 @@ testEach('what a model says of its own counts in full, and gives way to the requ
     stream: false,
   }
   await ask('/api/create', { model: 'own', ...own })
+  const parameters = { ...own.parameters, stop: ['\nUser:', ' "', '"a"'] }
+  await ask('/api/create', { model: 'first', ...own, system: ' a\n\nb', parameters })
+  const { modelfile, ...first } = (await ask('/api/show', { model: 'first' })).json
+  t.match(first['parameters'], /^stop +"\\nUser:"\nstop +" \\""\nstop +/m, 'a line each')
+  await ask('/api/create', { model: 'again', modelfile, stream: false })
+  const again = (await ask('/api/show', { model: 'again' })).json
+  t.same(again, { ...first, modelfile }, 'what is shown of a model makes the same')
   const say = async (path: string, body: object) => {
     // the engine of this test refuses to shift a context
     const { warning } = await ask(path, { model: 'own', stream: false, ...body })
