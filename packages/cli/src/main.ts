@@ -3,12 +3,14 @@ import { stopSignal } from './process/stop-signal.js'
 
 const { stdout, stderr, env } = process
 for (const output of [stdout, stderr]) {
-  output.on('error', (error: NodeJS.ErrnoException) => {
-    // Behind `| head` nobody reads the rest.
-    if (error.code !== 'EPIPE') throw error
+  output.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+    // Behind `| head` nobody reads the rest. A server on a full disk goes on; a stream that was given up has told why.
+    if (code === 'EPIPE' || process.exitCode === 1) return
+    process.exitCode = 1
+    if (output === stdout) stderr.write(`error: Cannot write the output: ${message}\n`)
   })
 }
-process.exitCode = await dispatch(process.argv.slice(2), {
+const exitCode = await dispatch(process.argv.slice(2), {
   stdout,
   stderr,
   env,
@@ -18,3 +20,4 @@ process.exitCode = await dispatch(process.argv.slice(2), {
     return process.stdin
   },
 })
+if (exitCode !== 0) process.exitCode = exitCode

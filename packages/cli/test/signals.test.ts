@@ -1,5 +1,6 @@
-import { spawn } from 'node:child_process'
+import { type StdioOptions, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { closeSync, existsSync, openSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -9,7 +10,7 @@ import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
 import { localSources } from './models/local-sources.js'
 import { firstChildOf, gone, quickModel, serve, start, story } from './plain-process.js'
-import { model } from './serve-process.js'
+import { bin, model } from './serve-process.js'
 import { until } from './until.js'
 
 t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
@@ -34,6 +35,18 @@ t.test('a command whose reader has left, as behind `| head`, ends in order', asy
   child.stdout.destroy()
   const [errors, exit] = await Promise.all([text(child.stderr), once(child, 'exit')])
   t.same([errors, exit], ['', [0, null]])
+})
+
+const full = '/dev/full'
+const isLinux = existsSync(full)
+t.test('an output that cannot be written is told in one line', { skip: !isLinux }, (t) => {
+  const stdio: StdioOptions = ['ignore', openSync(full, 'w'), 'pipe']
+  t.teardown(() => closeSync(stdio[1] as number))
+  const env = plainEnvironment(process.env)
+  const { status, stderr } = spawnSync(process.execPath, [bin, 'models'], { env, stdio })
+  t.equal(status, 1)
+  t.match(String(stderr), /^error: Cannot write the output: ENOSPC[^\n]*\n$/)
+  t.end()
 })
 
 t.test('Ctrl-C ends a measurement in order', async (t) => {
