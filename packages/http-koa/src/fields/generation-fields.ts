@@ -125,7 +125,8 @@ const steps: readonly (readonly [name: string, ...others: string[]])[] = [
 /** The names of the steps, in their order. */
 export const samplerSteps: readonly string[] = steps.map(([name]) => name)
 
-const ignored = new Set(['infill', 'i', 'adaptive_p', 'a'])
+// the last one is no longer llama.cpp's, but some clients still name it
+const ignored = new Set(['infill', 'i', 'adaptive_p', 'a', 'tfs_z'])
 
 /** llama-server's `samplers`: their names, or one letter for each. */
 export const samplersField = texts('the names of samplers')

@@ -45,6 +45,7 @@ export const completionSchema = z.object({
   model: z.string('a name').optional(),
   n_predict: integer(-1, largest).optional(),
   max_tokens: integer(-1, largest).optional(),
+  max_completion_tokens: integer(-1, largest).optional(),
   ...llamaFields,
   seed: seed.optional(),
   stop: z.union([text, stops], 'a string or up to 32 strings').optional(),
@@ -53,6 +54,7 @@ export const completionSchema = z.object({
   stream: boolean.optional(),
   return_tokens: boolean.optional(),
   n_probs: integer(0, 20).optional(),
+  logprobs: integer(0, 20).optional(),
   n_cmpl: integer(1, 128).optional(),
   n: integer(1, 128).optional(),
   n_discard: integer(-1, largest).optional(),
@@ -79,7 +81,7 @@ export async function toCompletionRequests(
   client: EngineClient,
   defaults: ProtocolDefaults,
 ): Promise<GenerateRequest[]> {
-  const { n_probs: logprobs = 0 } = fields
+  const { logprobs: likely = 0, n_probs: logprobs = likely } = fields
   const { grammar, json_schema: schema } = fields
   const constraint = await onlyConstraint(client, [
     grammar === undefined ? undefined : grammarConstraint(grammar),
@@ -98,9 +100,8 @@ export async function toCompletionRequests(
 }
 
 /** Most tokens of an answer; with 0 the prompt alone is computed. */
-export const mostTokens = (
-  fields: Pick<CompletionFields, 'n_predict' | 'max_tokens'>,
-): number | undefined => fields.n_predict ?? fields.max_tokens
+export const mostTokens = (fields: Omit<CompletionFields, 'prompt'>): number | undefined =>
+  fields.n_predict ?? fields.max_completion_tokens ?? fields.max_tokens
 
 /** Whether the answer is a list, with one element for each request. */
 export const isListed = ({ prompt, n_cmpl: count, n = count }: CompletionFields): boolean =>
@@ -143,25 +144,20 @@ export function llamaServerErrorBody(error: CllmError): z.output<typeof llamaSer
 /** What a request is generated with, in llama-server's names; what this server has not is off. */
 export function generationSettings(request: Partial<GenerateRequest>, info?: EngineInfo) {
   const recommended = info?.model.sampling
-  const { contextShift, fallbackSampling } = request
-  const given = { ...fallbackSampling, ...recommended, ...request.sampling }
-  const sampling = { ...defaultSampling, ...given }
+  const { contextShift, fallbackSampling, sampling: given } = request
+  const sampling = { ...defaultSampling, ...fallbackSampling, ...recommended, ...given }
   const { maxTokens = largest } = request
   const most = maxTokens === largest ? -1 : maxTokens
   // there may be more of them
   const eos = info?.model.details?.eosTokenId
   const ends = sampling.ignoreEos && eos !== undefined ? [eos] : []
   const { constraint } = sampling
-  const { mirostat, mirostat_tau, mirostat_eta, min_keep, ...numbers } = samplingEcho(sampling)
   return {
     n_predict: most,
     max_tokens: most,
     seed: sampling.seed ?? 4_294_967_295,
-    ...numbers,
+    ...samplingEcho(sampling),
     dry_sequence_breakers: sampling.drySequenceBreakers,
-    mirostat,
-    mirostat_tau,
-    mirostat_eta,
     adaptive_target: -1,
     adaptive_decay: 0,
     stop: request.stop ?? [],
@@ -175,7 +171,6 @@ export function generationSettings(request: Partial<GenerateRequest>, info?: Eng
       ...sampling.logitBias.map(([token, bias]) => ({ token, bias })),
     ],
     n_probs: request.logprobs ?? request.drawLogprobs ?? 0,
-    min_keep,
     grammar: constraint?.type === 'gbnf' ? constraint.grammar : '',
     grammar_lazy: constraint?.type === 'triggered-json',
     grammar_triggers: [],

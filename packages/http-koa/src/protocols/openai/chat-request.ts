@@ -35,6 +35,7 @@ export const chatSchema = z.object({
   reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
   thinking_budget_tokens: integer(-1, largest).optional(),
   reasoning_budget: integer(-1, largest).optional(),
+  reasoning_budget_tokens: integer(-1, largest).optional(),
   add_generation_prompt: boolean.optional(),
   continue_final_message: boolean.optional(),
   modalities: list(z.string('text'), 'an array of modalities').optional(),
@@ -67,7 +68,8 @@ export async function toChatRequest(
   const other = fields.modalities?.find((modality) => modality !== 'text')
   if (other !== undefined)
     throw unsupported('modalities', `answers are text only, instead got ${other.slice(0, 40)}`)
-  const { thinking_budget_tokens: given = -1, reasoning_budget: budget = given } = fields
+  const { thinking_budget_tokens: given = -1, reasoning_budget_tokens: named = given } = fields
+  const { reasoning_budget: budget = named } = fields
   // thoughts that are to end at once are better not begun: a prompt may open them itself
   const effort = budget === 0 ? 'none' : fields.reasoning_effort
   const { tools = [], tool_choice: choice } = fields

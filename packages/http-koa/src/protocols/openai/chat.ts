@@ -193,6 +193,7 @@ function chatChunks(
       say(index, parser.end())
       endInput(index)
       ended.push({ end: event, reasoningTokens: parser.reasoningTokens })
+      if (!includeUsage) answer.timed = timingsOf(event)
       const usage =
         isForMistral && !includeUsage && ended.length === answers.length ? usageText() : ''
       send(index, '{}', finishOf(event.reason, answer.calls > 0), usage)

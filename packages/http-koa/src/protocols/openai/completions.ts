@@ -179,12 +179,14 @@ function chunks(
     text: string,
     finish: string | null = null,
     logprobs: readonly PromptTokenLogprobs[] = [],
+    more = '',
   ) =>
     write(
       `${opening}[{"text":${JSON.stringify(text)},"index":${index},` +
         `"logprobs":${likely(index, logprobs)},` +
-        `"finish_reason":${JSON.stringify(finish)}}]${closing}`,
+        `"finish_reason":${JSON.stringify(finish)}}]${more}${closing}`,
     )
+  const timingsText = (end: EndEvent) => `,"timings":${JSON.stringify(timingsOf(end))}`
   const ended: { readonly end: EndEvent }[] = []
   const began = clock.now()
   return {
@@ -201,7 +203,8 @@ function chunks(
       const { promptLogprobs } = event
       if (promptLogprobs !== undefined) send(index, echoes[index] ?? '', null, promptLogprobs)
       if (event.type === 'end') {
-        send(index, maxTokens === 0 ? '' : event.text, event.reason)
+        const timings = includeUsage ? '' : timingsText(event)
+        send(index, maxTokens === 0 ? '' : event.text, event.reason, [], timings)
         ended[index] = { end: event }
       } else if (maxTokens !== 0 && (event.text !== '' || event.logprobs !== undefined)) {
         send(index, event.text, null, event.logprobs && [event.logprobs])
@@ -210,8 +213,7 @@ function chunks(
     end() {
       if (includeUsage) {
         const usage = JSON.stringify(usageOf(ended, n))
-        const timings = JSON.stringify(timingsOf(ended[0]!.end))
-        write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
+        write(`${opening}[],"usage":${usage}${timingsText(ended[0]!.end)}}\n\n`)
       }
       write('data: [DONE]\n\n')
     },

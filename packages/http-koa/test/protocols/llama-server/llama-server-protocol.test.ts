@@ -85,6 +85,12 @@ testEach('the routes of llama-server', async (t) => {
     content: 'a',
     stop_type: 'limit',
   })
+  const aliases = { max_completion_tokens: 1, max_tokens: 2, logprobs: 2, samplers: ['tfs_z'] }
+  t.match((await ask('/completion', { prompt: 'euro', ...aliases })).json, {
+    stop_type: 'limit',
+    generation_settings: { n_predict: 1, n_probs: 2 },
+    completion_probabilities: [{ top_logprobs: [{}, {}] }],
+  })
   const warm = { prompt: 'a prompt that is to be computed', n_predict: 0, temperature: 0 }
   t.match((await ask('/completion', { ...warm, stop: '' })).json, { stop_type: 'limit' })
   t.match((await ask('/completion', { ...warm, stop: ['X'] })).json, {

@@ -257,6 +257,9 @@ testEach('chat completions', async (t) => {
     unasked.some((chunk) => 'usage' in chunk),
     'no usage unless asked for',
   )
+  t.match(unasked.at(-1), { choices: [{ finish_reason: 'stop' }], timings: { predicted_n: 4 } })
+  const text = await stream('/v1/completions', { prompt: 'euro' })
+  t.match(text.at(-1), { choices: [{ finish_reason: 'stop' }], timings: { predicted_n: 4 } })
 })
 
 testEach('several answers', async (t) => {
@@ -863,7 +866,7 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
   t.same(await warnings(), [])
   const few = await ask('/v1/chat/completions', { thinking_budget_tokens: 20, max_tokens: 21 })
   t.match(few, { choices: [{ finish_reason: 'length' }] })
-  const none = await ask('/v1/chat/completions', { thinking_budget_tokens: 0 })
+  const none = await ask('/v1/chat/completions', { reasoning_budget_tokens: 0 })
   const [unthought] = none['choices'] as [{ message: Record<string, string> }]
   t.equal(unthought.message['content'], 'Done.')
   t.notOk('reasoning_content' in unthought.message, 'not even a sentence')
