@@ -8,6 +8,7 @@ import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import { CllmError, cancelReason, failureOf, shuttingDown } from '../errors/cllm-error.js'
+import { isOfPart } from '../plugin/checks.js'
 import * as tokens from '../tokens.js'
 import { FEATURES, type Features } from './engine-parts.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
@@ -211,7 +212,8 @@ export class Engine {
       try {
         this.#appendPart(part, index, outcome, now)
       } catch (error) {
-        if (!CllmError.isInstance(error)) throw error
+        // A KV cache may be wrong about all slots then.
+        if (!CllmError.isInstance(error) || isOfPart(error)) throw error
         // A backend that fails, or returns what it must not, may have left anything in the slot.
         part.request.isInDoubt = true
         this.table.mark(part.request, error)

@@ -191,6 +191,10 @@ export function synchronous<T>(result: T, method: string): T {
   throw new TypeError(`${method} returned a promise: it is synchronous`)
 }
 
+/** Whether a part of a plug-in has failed, whoever called it, such as a policy with `remainingTokens`. */
+export const isOfPart = (error: unknown): boolean =>
+  CllmError.isInstance(error) && error.details['part'] !== undefined
+
 /**
  * Where a router places a request.
  *

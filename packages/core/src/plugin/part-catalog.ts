@@ -1,7 +1,9 @@
 import { entryOf, ownEntry } from '../defined.js'
 import type { PartContext, PartFactory, PartToken } from '../contracts/plugin.js'
 import * as parts from '../engine/engine-parts.js'
-import { CllmError } from '../errors/cllm-error.js'
+import type { Clock } from '../contracts/services.js'
+import { within } from '../clock.js'
+import { CllmError, messageOf } from '../errors/cllm-error.js'
 import { noSuchName } from './checks.js'
 import * as tokens from '../tokens.js'
 
@@ -47,7 +49,11 @@ export class PartCatalog {
       const made: unknown = create(context as PartContext<T>)
       // Its rejection, which nobody waits for, would end the process.
       if (made instanceof Promise) made.catch(() => {})
-      else if (typeof made === 'object' && made !== null) return made
+      else if (typeof made === 'object' && made !== null) {
+        // A logger and a source are no engine's.
+        if (token === tokens.LOGGER || token === tokens.MODEL_SOURCE) return made
+        return answerable(made, `${part} "${name}"`, context.get(tokens.CLOCK))
+      }
       const message = `${part} "${name}": create made no object, instead got ${String(made)}`
       throw new CllmError('plugin_invalid', message, { details: { part: name } })
     })
@@ -81,6 +87,41 @@ export class PartCatalog {
       this.chosen(token, choice)
     }
   }
+}
+
+/** Milliseconds that a call of a part may take. */
+const mostMs = 60_000
+
+/**
+ * The part, which is named in what it throws, and in what never ends: otherwise the policy that asks, or the
+ * backend, would be blamed.
+ */
+function answerable(part: object, who: string, clock: Clock): object {
+  // of no properties of its own: a proxy may not show other methods than a frozen object has
+  return new Proxy(Object.create(part) as object, {
+    get(_, key) {
+      const failed = (cause: unknown): never => {
+        if (CllmError.isInstance(cause)) throw cause
+        const message = `${who}: ${String(key)}: ${messageOf(cause)}`
+        throw new CllmError('plugin_invalid', message, { details: { part: who }, cause })
+      }
+      const guarded = (call: () => unknown): unknown => {
+        try {
+          return call()
+        } catch (cause) {
+          return failed(cause)
+        }
+      }
+      const value = guarded(() => Reflect.get(part, key, part) as unknown)
+      if (typeof value !== 'function') return value
+      const late = () => failed(`it has not ended after ${mostMs / 1000} s`)
+      return (...given: readonly unknown[]): unknown =>
+        guarded(() => {
+          const made: unknown = Reflect.apply(value, part, given)
+          return made instanceof Promise ? within(clock, mostMs, made, late).catch(failed) : made
+        })
+    },
+  })
 }
 
 /** A letter alone would be a drive of Windows. */

@@ -305,18 +305,21 @@ t.test('a KV cache that fails at a request of many leaves none without an answer
   t.match((await full.ask([5])).error, { message: /has no room for a request that is alone/ })
   const refusing = engineOver({ onWaiting: ({ id }) => id === 'bad' && broken() })
   const [bad, good] = await Promise.all(['bad', 'good'].map((id) => refusing.ask([5, 6], { id })))
-  t.match(bad, { error: { message: 'broken part' } })
+  t.match(bad, { error: { message: 'kv-cache-manager "broken": onWaiting: broken part' } })
   t.equal(good?.tokens.length, 4)
   const sampling = engineOver({ onWaiting: ({ id }) => id === '2' && broken() })
   const samples = [0, 1, 2].map((sample) => sampling.ask([5, 6], { id: `${sample}`, sample }))
   const [first, second, third] = await Promise.all(samples)
-  t.match([first?.tokens.length, second?.tokens.length, third?.error], [4, 4, { code: 'internal' }])
+  t.match(
+    [first?.tokens.length, second?.tokens.length, third?.error],
+    [4, 4, { code: 'plugin_invalid' }],
+  )
   const onAdvanced = (): never => {
     throw new Error('the first failure')
   }
   const failing = engineOver({ onAdvanced, release: broken })
-  t.match((await failing.ask([5])).error, { message: 'the first failure' })
-  t.match(await failing.engine.failed(), { message: 'the first failure' })
+  t.match((await failing.ask([5])).error, { message: /: onAdvanced: the first failure$/ })
+  t.match(await failing.engine.failed(), { message: /: onAdvanced: the first failure$/ })
 })
 
 t.test(

@@ -35,13 +35,23 @@ export function watchEngines(
 ): EngineDirectory {
   if (observers.length === 0 && !isGuarded) return directory
   let isTold = false
+  const failed = (err: unknown): void => {
+    if (!isTold) logger.error({ err }, 'an observer of requests failed; others are not logged')
+    isTold = true
+  }
   /** A method may be async after all: its rejection would end the process. */
   const settle = (told: unknown): void => {
-    if (!(told instanceof Promise)) return
-    told.catch((err: unknown) => {
-      if (!isTold) logger.error({ err }, 'an observer of requests failed; others are not logged')
-      isTold = true
-    })
+    if (told instanceof Promise) told.catch(failed)
+  }
+  /** What was done already is not to fail by it. */
+  const tell = (to: (observer: RequestObserver) => unknown): void => {
+    for (const observer of observers) {
+      try {
+        settle(to(observer))
+      } catch (err) {
+        failed(err)
+      }
+    }
   }
   return wrapEngines(directory, (client, model) =>
     overriding(client, {
@@ -56,7 +66,7 @@ export function watchEngines(
               if (told !== undefined) settle(told)
             } catch (err) {
               // the others must not wait for its end, nor its client for the rest
-              logger.error({ err, model }, 'an observer failed at the end of a request')
+              failed(err)
             }
           }
         }
@@ -76,8 +86,12 @@ export function watchEngines(
           onEvent(event) {
             const now = clock.now()
             for (const watch of watches) {
-              const told: unknown = watch.onEvent(event, now)
-              if (told !== undefined) settle(told)
+              try {
+                const told: unknown = watch.onEvent(event, now)
+                if (told !== undefined) settle(told)
+              } catch (err) {
+                failed(err)
+              }
             }
           },
           onEnd,
@@ -86,20 +100,20 @@ export function watchEngines(
       async embed(input, options) {
         for (const observer of observers) synchronous(observer.onEmbed?.(), 'onEmbed')
         const began = clock.now()
-        const tell = (tokens: number, error?: CllmError): void => {
+        const onEnd = (tokens: number, error?: CllmError): void => {
           const made = { model, tokens, ms: clock.now() - began, ...defined({ error }) }
-          for (const observer of observers) settle(observer.onEmbedded?.(made))
+          tell((observer) => observer.onEmbedded?.(made))
         }
         const made = await client.embed(input, options).catch((error: unknown) => {
-          tell(0, CllmError.from(error))
+          onEnd(0, CllmError.from(error))
           throw error
         })
-        tell(made.promptTokens)
+        onEnd(made.promptTokens)
         return made
       },
       async setScheduler(policy, options) {
         const info = await client.setScheduler(policy, options)
-        for (const observer of observers) settle(observer.onPolicy?.(model, info.policy))
+        tell((observer) => observer.onPolicy?.(model, info.policy))
         return info
       },
       ...(isGuarded && guarded(client)),

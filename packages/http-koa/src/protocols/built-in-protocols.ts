@@ -16,6 +16,7 @@ import { z } from 'zod'
 import type { ProtocolDefaults } from '../request/build-request.js'
 import { type KoaProtocolDefinition, PROTOCOLS, Services } from '../routes/define-protocol.js'
 import type { KoaProtocol } from '../routes/koa-context.js'
+import type { BoundRoute } from '../routes/route.js'
 
 /** The protocols of this package, in the order in which they are served. */
 export const builtInProtocols: readonly KoaProtocolDefinition[] = Object.freeze([
@@ -86,14 +87,23 @@ const hooks = ['mount', 'observe', 'within', 'around', 'start'] as const
 const mayBeOff = new Set(builtInProtocols.map(({ name }) => name))
 
 /** A route that is otherwise would be reached by no request, or fail each. */
-const routesSchema = z.array(
-  z.looseObject({
-    method: z.enum(['get', 'post', 'put', 'patch', 'delete']),
-    path: z.string().startsWith('/'),
-    access: z.enum(['open', 'user', 'metrics', 'admin']).optional(),
-    handle: z.custom((value) => typeof value === 'function', 'expected a function'),
-  }),
-)
+const routesSchema = z
+  .array(
+    z.looseObject({
+      method: z.enum(['get', 'post', 'put', 'patch', 'delete']),
+      path: z.string().regex(/^\/([^{}()<>?#*\s]|\*\w)*$/, 'expected such as "/a/:segment/*rest"'),
+      access: z.enum(['open', 'user', 'metrics', 'admin']).optional(),
+      handle: z.custom((value) => typeof value === 'function', 'expected a function'),
+    }),
+  )
+  .refine(
+    (routes) => new Set(routes.map(matched)).size === routes.length,
+    'expected each path once for a method',
+  )
+
+/** What requests a route matches, whatever its parameters are called. */
+const matched = ({ method, path }: Pick<BoundRoute, 'method' | 'path'>): string =>
+  `${method} ${path.replaceAll(/(?<=[:*])\w+/g, '')}`
 
 /** In plain JavaScript, `routes` may be misspelt or no list: nothing would be served, without a word. */
 function withRoutes(made: KoaProtocol): KoaProtocol {

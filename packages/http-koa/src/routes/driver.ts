@@ -1,4 +1,5 @@
-import { defined, type EngineDirectory, type Logger, type OpenOptions } from '@cllm/core'
+import { CllmError, defined, messageOf } from '@cllm/core'
+import type { EngineDirectory, Logger, OpenOptions } from '@cllm/core'
 import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
 import { readJsonBody } from '../body/read-body.js'
@@ -39,10 +40,20 @@ export function serveRoutes(
         const call = httpCall(ctx, { fields, query, params, engines }, signal)
         const answer = (await route.handle(call, route.own)) as Sent
         if (answer === undefined) continue
-        const kind = answer[replyKind]
+        const kind = answer?.[replyKind]
         if (kind === undefined) ctx.body = answer
         else if (kind === 'stream') await sendStream(ctx, answer as StreamReply, session)
         else sendReply(ctx, answer as Reply)
+        const { body, res } = ctx
+        const isStream = body instanceof Readable || body instanceof ReadableStream
+        if (ctx.type !== 'application/json' || res.hasHeader('Content-Length') || isStream) return
+        try {
+          // not left to koa, which has no protocol's words for what is no JSON
+          ctx.body = JSON.stringify(body)
+        } catch (cause) {
+          const message = `${route.method} ${route.path} answered no JSON: ${messageOf(cause)}`
+          throw new CllmError('plugin_invalid', message, { cause })
+        }
         return
       } catch (error) {
         throw session === undefined ? error : streams.fail(session, error)
@@ -52,7 +63,7 @@ export function serveRoutes(
   }
 }
 
-type Sent = undefined | { readonly [replyKind]?: 'whole' | 'stream' }
+type Sent = undefined | null | { readonly [replyKind]?: 'whole' | 'stream' }
 
 const isStreamedPost = ({ method, answers = [] }: BoundRoute, fields: JsonObject = {}): boolean =>
   method === 'post' &&

@@ -83,7 +83,7 @@ export interface ObservedRequest {
   readonly at: number
 }
 
-/** Observes one request. */
+/** Observes one request. What its methods throw is logged, and fails nothing. */
 export interface RequestWatch {
   /** An event of the request, with the time of the clock. */
   onEvent(event: GenerateEvent, now: number): void

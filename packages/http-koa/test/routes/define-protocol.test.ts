@@ -11,7 +11,7 @@ import {
   defineProtocol,
   protocolsPlugin,
 } from '@cllm/http-koa'
-import { StreamReply } from '@cllm/http-koa/protocol'
+import { Reply, StreamReply } from '@cllm/http-koa/protocol'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
 import { serveDirectory } from '../serve-directory.js'
@@ -119,7 +119,9 @@ const pinging = (more: object, route: object = {}) =>
 t.test('a route that no request would reach, or that always fails, is told', async (t) => {
   for (const [route, at] of [
     [{ method: 'GET' }, 'routes.0.method: '],
-    [{ path: 'ping' }, 'routes.0.path: '],
+    [{ path: 'ping' }, 'routes.0.path: expected such as "/a/:segment/\\*rest"'],
+    [{ path: '/ping/{id}' }, 'routes.0.path: '],
+    [{ path: '/ping/*' }, 'routes.0.path: '],
     [{ access: 'everyone' }, 'routes.0.access: '],
     [{ handle: undefined }, 'routes.0.handle: expected a function'],
   ] as const) {
@@ -127,6 +129,10 @@ t.test('a route that no request would reach, or that always fails, is told', asy
     const message = new RegExp(`^protocol "ping": ${at}`)
     t.throws(() => createKoaProtocols(registry), { code: 'plugin_invalid', message })
   }
+  const routes = ['/a/:b', '/ping', '/a/:c'].map((path) => ({ ...ping, path }))
+  const registry = await registryWith(pinging({ routes }))
+  const message = 'protocol "ping": routes: expected each path once for a method'
+  t.throws(() => createKoaProtocols(registry), { code: 'plugin_invalid', message })
 })
 
 const throwing = (): never => {
@@ -155,7 +161,7 @@ t.test('a hook that fails at the start is told with its protocol', async (t) => 
 })
 
 t.test('what observes requests fails none of them, and is logged once', async (t) => {
-  const ending = { onSubmit: () => ({ onEvent: rejecting, onEnd: throwing }) }
+  const ending = { onSubmit: () => ({ onEvent: throwing, onEnd: throwing }) }
   const observe = () => [{ onSubmit: () => ({ onEvent: rejecting, onEnd: rejecting }) }, ending]
   const server = await serveNamed(t, await registryWith(pinging({ observe })))
   const ask = async (on: typeof server, body: object = {}) =>
@@ -190,6 +196,28 @@ t.test('a stream of no media type fails, and is not left open', async (t) => {
   const answer = await server.get('/ping')
   t.equal(answer.status, 500)
   t.match(await answer.json(), { code: 'internal' })
+})
+
+t.test('what a handler answers that is no JSON is told in the words of its protocol', async (t) => {
+  const circle: Record<string, unknown> = {}
+  circle['self'] = circle
+  for (const answer of [{ big: 1n }, circle, new Reply({ big: 1n }, { status: 201 })]) {
+    const server = await serveNamed(t, await registryWith(pinging({}, { handle: () => answer })))
+    const failed = await server.get('/ping')
+    t.equal(failed.status, 500)
+    const error = /^get \/ping answered no JSON: /
+    t.match(await failed.json(), { code: 'plugin_invalid', error })
+    t.equal(server.log.filter(({ level }) => level === 'error').length, 1)
+  }
+  for (const [answer, text] of [
+    [[1], '[1]'],
+    ['a', 'a'],
+    [null, ''],
+    [new Reply(new Blob(['{ }']).stream(), { type: 'json' }), '{ }'],
+  ] as const) {
+    const server = await serveNamed(t, await registryWith(pinging({}, { handle: () => answer })))
+    t.equal(await (await server.get('/ping')).text(), text)
+  }
 })
 
 t.test('a built-in protocol is replaced on purpose only', async (t) => {

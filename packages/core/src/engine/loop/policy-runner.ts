@@ -17,7 +17,7 @@ import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { checkPlan } from './check-plan.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { synchronous } from '../../plugin/checks.js'
+import { isOfPart, synchronous } from '../../plugin/checks.js'
 
 /** The policy that takes over from one that fails. */
 export interface FallbackPolicy {
@@ -90,6 +90,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       if (this.#fault !== undefined) throw this.#fault
       return this.#ask(state)
     } catch (error) {
+      if (isOfPart(error)) throw error
       this.#fallBack(CllmError.from(error), state.now)
       return this.#ask(state)
     }
@@ -174,7 +175,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
 
   #onThrown(event: string, when: string, error: unknown): void {
     const { name } = this.policy
-    if (this.#canFallBack) {
+    if (this.#canFallBack && !isOfPart(error)) {
       this.#fault = failed(name, `threw ${when}: ${String(error)}`, error)
       return
     }
@@ -190,7 +191,8 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       plan = synchronous(policy.plan({ ...state, running: running.list }), 'plan')
       checkPlan(policy, plan, { now, freeSlots, waiting, running, batchSize: limits.batchSize })
     } catch (error) {
-      if (CllmError.isInstance(error) && error.details.policy === policy.name) throw error
+      const isNamed = CllmError.isInstance(error) && error.details.policy === policy.name
+      if (isNamed || isOfPart(error)) throw error
       throw failed(policy.name, `threw: ${String(error)}`, error)
     }
     if (plan.run.length > 0 || plan.reject.length > 0) {

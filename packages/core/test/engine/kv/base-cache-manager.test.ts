@@ -5,6 +5,8 @@ import {
   createEngine,
   type GenerateRequest,
   KV_CACHE_MANAGER,
+  type KVCacheManager,
+  type PartContext,
   PluginRegistry,
   PREFIX_INDEX,
   type Sequence,
@@ -248,11 +250,43 @@ t.test('a pool of cells counts what slots share once', async (t) => {
   t.throws(() => new CellPool(10, 1).resize(1, 1), { message: 'there is no slot 1' })
 })
 
+/** As little as a manager of a plug-in needs. */
+class Plain extends BaseCacheManager {
+  lookUp(_sequence: Sequence): number {
+    return 0
+  }
+
+  onAdvanced() {}
+  async move() {
+    return false
+  }
+
+  async acquire(sequence: Sequence) {
+    const slot = this.slots.find(({ owner }) => owner === undefined)!
+    await this.evict(slot)
+    this.give(slot, sequence)
+  }
+
+  truncate(sequence: Sequence, length: number) {
+    sequence.computedTokens = this.backend.truncate(sequence.slot!, length)
+  }
+
+  shift() {}
+
+  release(sequence: Sequence, now: number) {
+    const slot = this.slotOf(sequence)
+    if (slot !== undefined) this.takeBack(slot, now)
+  }
+
+  async evict(slot: Slot) {
+    this.backend.release(slot.id)
+    slot.length = 0
+  }
+}
+
 t.test("a stranger's manager needs no more than slots that it fills and empties", async (t) => {
   let finished = 0
-  class Plain extends BaseCacheManager {
-    lookUp = () => 0
-    onAdvanced() {}
+  class Watched extends Plain {
     override onFinished() {
       super.onFinished()
       finished++
@@ -261,38 +295,12 @@ t.test("a stranger's manager needs no more than slots that it fills and empties"
     override onWaiting({ state, id }: Sequence) {
       if (state === 'preempted') throw new Error(`${id} has waited before`)
     }
-
-    async move() {
-      return false
-    }
-
-    async acquire(sequence: Sequence) {
-      const slot = this.slots.find(({ owner }) => owner === undefined)!
-      await this.evict(slot)
-      this.give(slot, sequence)
-    }
-
-    truncate(sequence: Sequence, length: number) {
-      sequence.computedTokens = this.backend.truncate(sequence.slot!, length)
-    }
-
-    shift() {}
-
-    release(sequence: Sequence, now: number) {
-      const slot = this.slotOf(sequence)
-      if (slot !== undefined) this.takeBack(slot, now)
-    }
-
-    async evict(slot: Slot) {
-      this.backend.release(slot.id)
-      slot.length = 0
-    }
   }
   const registry = new PluginRegistry()
   registry.provide(
     KV_CACHE_MANAGER,
     'plain',
-    ({ get }) => new Plain(get(BACKEND), get(PREFIX_INDEX)),
+    ({ get }) => new Watched(get(BACKEND), get(PREFIX_INDEX)),
   )
   const clock = new SimulatedClock(1000)
   const backend = new FakeBackend({ clock, slots: 2, stepMs: () => 10 })
@@ -315,4 +323,41 @@ t.test("a stranger's manager needs no more than slots that it fills and empties"
   t.match(engine.statistics(), { requests: { done: 5 }, cachedTokens: 0, preemptions: 5 })
   t.equal(finished, 5, 'what it overrides is called')
   t.same([backend.violations, backend.samplers.size], [[], 0])
+})
+
+t.test('a manager that fails is named, not the policy or the backend', async (t) => {
+  const boom = () => {
+    throw new Error('boom')
+  }
+  let fault: Partial<Plain> = {}
+  const manager = ({ get }: PartContext<KVCacheManager>) => {
+    const plain = new Plain(get(BACKEND), get(PREFIX_INDEX))
+    return Object.assign(plain, {
+      lookUp: (one: Sequence) => fault.lookUp?.(one) ?? 0,
+      acquire: (one: Sequence) => fault.acquire?.(one) ?? Plain.prototype.acquire.call(plain, one),
+    })
+  }
+  const registry = new PluginRegistry()
+  registry.provide(KV_CACHE_MANAGER, 'mine', manager)
+  const clock = new SimulatedClock(1000)
+  const backend = new FakeBackend({ clock, slots: 2, stepMs: () => 10 })
+  const use = { 'kv-cache-manager': 'mine' }
+  const policy = firstComeFirstServed
+  const fallbackPolicy = () => policyOf(boom)
+  const engine = createEngine({ backend, policy, fallbackPolicy, clock, registry, use })
+  const client = new LocalEngineClient(engine, registry, counting())
+  const ask = () => drive(clock, collect(client.submit(greedy(promptOf(30), 2))))
+  for (const [wrong, message] of [
+    [{ lookUp: boom }, 'lookUp: boom'],
+    [{ acquire: boom }, 'acquire: boom'],
+    [{ acquire: async () => boom() }, 'acquire: boom'],
+    [{ acquire: () => new Promise<never>(() => {}) }, 'acquire: it has not ended after 60 s'],
+  ] as const) {
+    fault = wrong
+    const { error } = await ask()
+    t.match(error, { code: 'plugin_invalid', message: `kv-cache-manager "mine": ${message}` })
+    fault = {}
+    t.equal((await ask()).end?.reason, 'length', 'the next request is served')
+  }
+  t.equal(engine.scheduler().fallback, undefined)
 })
