@@ -618,7 +618,10 @@ async function tlsAndUsers(t: Test): Promise<void> {
   for (const [bus, ...command] of forbidden) {
     await t.rejects(bus.store.client.sendCommand(command), /NOPERM/, command.join(' '))
   }
-  t.ok((await here.present([id]))?.has(id), 'the front sees that the worker lives')
+  for (const bus of [here, admin]) {
+    t.ok((await bus.present([id]))?.has(id), 'fronts and `cllm cluster` see that the worker lives')
+  }
+  await t.rejects(there.present([id]), { message: /NOPERM.*users\.acl/ })
   await testShared(t, here)
   await t.rejects(new SharedRecords(there, 'batch:files').list(), { message: /NOPERM/ })
   const another = there.another.bind(there)

@@ -177,7 +177,7 @@ export class RedisBus implements ClusterBus {
   async present(ids: readonly string[]): Promise<ReadonlySet<string> | undefined> {
     this.#isOther = false
     const command = ['PUBSUB', 'NUMSUB', ...ids.map((id) => this.#channelOf(id))]
-    const counts = await this.connections.writer.sendCommand<(string | number)[]>(command)
+    const counts = (await this.#call(command)) as (string | number)[]
     // On another server nobody has appeared yet.
     if (this.#isOther) return undefined
     return new Set(ids.filter((_, index) => Number(counts[2 * index + 1]) > 0))
