@@ -637,8 +637,8 @@ t.test('a worker that dies is lost once, however long the list still has it', as
   isCut = true
   await later(clock, 2500)
   t.same(lost, [
-    { worker: 'mortal', reason: 'it was silent for 2000 ms' },
-    { worker: 'silent', reason: 'it was silent for 2000 ms' },
+    { worker: 'mortal', reason: 'it was silent for 2000 ms', requests: 0 },
+    { worker: 'silent', reason: 'it was silent for 2000 ms', requests: 0 },
   ])
   isCut = false
   await later(clock, 10_000)
@@ -655,10 +655,21 @@ t.test('a worker that dies is lost once, however long the list still has it', as
   await later(clock, 1000)
   t.equal(front.client('fake').workers.members.length, 1)
   t.equal(lost.length, 2, 'one that drains to its end is no loss')
+  const asked = { prompt: { text: 'x' }, maxTokens: 60, sampling: { ignoreEos: true } }
+  const stream = said(front.client('fake'), asked)
+  await later(clock, 50)
+  void silent.worker.drain()
+  await later(clock, 50)
+  silent.bus.die()
+  await later(clock, 2500)
+  t.match(lost.slice(2), [{ worker: 'silent', requests: 1 }], 'one that dies meanwhile is')
+  const heir = await startOne(clock, server, 'heir')
+  await drive(clock, stream)
+  await heir.worker.close()
+  await heir.client.close()
   t.match(directory.status(), { state: 'loaded' })
   await front.close()
   await mortal.client.close()
-  await silent.worker.close()
 })
 
 t.test('a worker that cannot be listed says so once', async (t) => {

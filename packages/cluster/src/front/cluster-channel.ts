@@ -116,9 +116,9 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
     if (this.#members.get(id) !== member) return
     this.#members.delete(id)
     if (this.closed !== undefined) return
-    if (state === 'draining') this.parts.logger.info({ worker: id, reason }, 'a worker has left')
-    else this.parts.logger.warn({ worker: id, reason }, 'a worker is lost')
-    this.#placing.onLost(id)
+    const its = { worker: id, reason, requests: this.#placing.onLost(id) }
+    if (state === 'draining' && !its.requests) this.parts.logger.info(its, 'a worker has left')
+    else this.parts.logger.warn(its, 'a worker is lost')
     this.#calls.onLost(id)
   }
 

@@ -114,11 +114,11 @@ export class Placing {
     if (fresh.length > 0) this.parts.publish(fresh)
   }
 
-  /** A worker is lost: what it had goes on elsewhere. */
-  onLost(worker: string): void {
+  /** A worker is lost: what it had goes on elsewhere. Returns how many requests that are. */
+  onLost(worker: string): number {
     const own = this.#requests.on(worker)
     for (const placed of own) this.#onLoss(placed)
-    if (own.length > 0) this.parts.logger.warn({ worker, requests: own.length }, 'requests move')
+    return own.length
   }
 
   /**
