@@ -8,7 +8,7 @@ import { configFrom } from './config-flags.js'
 
 const fileFlags = {
   'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS'),
-  cluster: one('URL', 'Redis server of a cluster, for its keys instead of a file'),
+  cluster: one('URL', 'Redis server of a cluster, for its keys; also CLLM_CLUSTER, without a file'),
   'cluster-ca': one('FILE', 'PEM file with the certificate authorities of a `rediss://` server'),
   config: one('FILE', 'The YAML file of `cllm serve`, for its `security.api_keys`'),
 }
@@ -92,7 +92,7 @@ const limitsIn = <T>(flags: Readonly<Record<LimitFlag, T>>) =>
     tokensPerMonth: flags['tokens-per-month'],
   })
 
-/** Uses the keys of a cluster where its URL is given, else those of a file; `where` names the place. */
+/** Uses the keys of a cluster where its URL is given and no file is, or by a flag; `where` names the place. */
 async function withKeys<T>(
   flags: Values<typeof fileFlags>,
   io: CommandIo,
@@ -102,7 +102,7 @@ async function withKeys<T>(
   const given = { config, 'api-keys': keys, cluster: url, 'cluster-ca': ca }
   const { cluster, security } = configFrom(given, io).config
   try {
-    if (url !== undefined) {
+    if (cluster.url !== null && (url !== undefined || security.api_keys === null)) {
       const { usingBus } = await import('./cluster/join-cluster.js')
       const { clusterKeys } = await import('../keys/cluster-keys.js')
       return await usingBus(cluster, async (bus) => await use(clusterKeys(bus), 'the cluster'))

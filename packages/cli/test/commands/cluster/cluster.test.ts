@@ -437,7 +437,7 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     const keys = ['--cluster-keys', '--requests-per-minute', '2', '--log-level', 'error']
     const [{ base }, added] = await Promise.all([
       startServer(t, '--cluster', url, ...keys),
-      inside(['keys', 'add', 'anna', '--role', 'admin', '--cluster', url]),
+      inside(['keys', 'add', 'anna', '--role', 'admin'], { CLLM_CLUSTER: url }),
     ])
     t.equal(added.code, 0, added.stderr)
     const key = added.stdout.trim()
