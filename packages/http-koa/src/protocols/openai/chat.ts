@@ -192,10 +192,10 @@ function chatChunks(
       if (event.type !== 'end') return
       say(index, parser.end())
       endInput(index)
-      ended.push({ end: event, reasoningTokens: parser.reasoningTokens })
+      ended[index] = { end: event, reasoningTokens: parser.reasoningTokens }
       if (!includeUsage) answer.timed = timingsOf(event)
-      const usage =
-        isForMistral && !includeUsage && ended.length === answers.length ? usageText() : ''
+      const isLast = Object.keys(ended).length === answers.length
+      const usage = isForMistral && !includeUsage && isLast ? usageText() : ''
       send(index, '{}', finishOf(event.reason, answer.calls > 0), usage)
     },
     end() {

@@ -279,6 +279,22 @@ testEach('several answers', async (t) => {
     streamed[choice?.index ?? 0] += choice?.delta.content ?? ''
   }
   t.same(streamed, texts, 'streamed the same')
+  const other = await start(t, { backend: { endProbability: 0.1 } })
+  const uneven = {
+    ...user('a longer prompt to share'),
+    n: 3,
+    seed: 6,
+    temperature: 1.5,
+    cache_prompt: false,
+  }
+  const ofWhole = (await other.ask(chat, uneven)).json
+  const chunks = await other.stream(chat, { ...uneven, stream_options: { include_usage: true } })
+  const ends = chunks.flatMap(
+    ({ choices }) => choices as { index: number; finish_reason: string }[],
+  )
+  t.not(ends.find((one) => one.finish_reason)?.index, 0, 'the first one ends later')
+  const figures = ({ usage, timings }: Json) => [usage, (timings as Json)['predicted_n']]
+  t.same(figures(chunks.at(-1)!), figures(ofWhole), 'and its figures are told all the same')
   t.equal((await client.statistics()).running, 0)
 })
 
