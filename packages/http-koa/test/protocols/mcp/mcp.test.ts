@@ -175,4 +175,6 @@ t.test('Responses name a configured server, and cannot bring one', async (t) => 
       error: { message: /tools\.0: .*one of weather, and no server_url/ },
     })
   }
+  const name = `${'a'.repeat(24)}__${'b'.repeat(128)}`
+  t.match(await ask({ type: 'function', name }), { input_tokens: Number }, 'the longest of MCP')
 })
