@@ -68,10 +68,8 @@ async function* limited(
     tail = (tail + event.text).slice(-longestTail - event.text.length)
     hasBegun ||= tail.includes(open)
     hasEnded ||= tail.includes(close)
-    const isThinking = hasBegun && !hasEnded
-    if (isThinking) thoughts++
+    if (!hasBegun || hasEnded || ++thoughts < limit.budget) continue
     // leaving the loop cancels the request
-    if (!isThinking || thoughts < limit.budget) continue
     if (sentenceEnd.test(tail) || thoughts >= limit.budget + slack) break
   }
   // a constraint says itself what stands behind the mark
