@@ -7,7 +7,7 @@ import type { SlotId } from '../../contracts/model/backend.js'
  */
 export class CellPool {
   /** For each slot the cell of each of its tokens. */
-  readonly #cells: readonly number[][]
+  readonly #cells: number[][]
   /** How many slots have the cell. */
   readonly #owners: Uint16Array
   /** Cells that were given back. */
@@ -49,7 +49,7 @@ export class CellPool {
     const shared = this.#of(from).slice(0, length)
     for (const cell of shared) this.#owners[cell]!++
     this.resize(to, 0)
-    this.#of(to).push(...shared)
+    this.#cells[to] = shared
   }
 
   #of(slot: number): number[] {

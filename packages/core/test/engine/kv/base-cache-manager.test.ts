@@ -248,6 +248,11 @@ t.test('a pool of cells counts what slots share once', async (t) => {
   })
   fc.assert(property, { numRuns: 200 })
   t.throws(() => new CellPool(10, 1).resize(1, 1), { message: 'there is no slot 1' })
+
+  const long = new CellPool(300_000, 2)
+  long.resize(0, 200_000)
+  long.copy(0, 1, 200_000)
+  t.equal(long.free, 100_000, 'of the longest contexts, too')
 })
 
 /** As little as a manager of a plug-in needs. */
