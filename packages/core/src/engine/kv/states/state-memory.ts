@@ -80,7 +80,6 @@ export class StateMemory {
     for (const [size, buffers] of this.#free) {
       while (this.freeBytes > bytes && buffers.pop() !== undefined) this.freeBytes -= size
       if (buffers.length === 0) this.#free.delete(size)
-      if (this.freeBytes <= bytes) return
     }
   }
 }

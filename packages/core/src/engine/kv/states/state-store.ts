@@ -61,8 +61,8 @@ export class StateStore {
   }
 
   /**
-   * Room for a state of this many bytes, until it is added or given up; drops others for it, and returns
-   * undefined where that would not be enough.
+   * Room for a state of this many bytes, until it is added or given up; drops others for it. Undefined, and nothing
+   * is dropped, where that would not be enough.
    *
    * @param tokens - how many it has
    * @param older - states that it will replace, dropped first where their memory is of use
@@ -70,12 +70,12 @@ export class StateStore {
   room(bytes: number, tokens: number, older: readonly SavedState[] = []): Uint8Array | undefined {
     const size = sizeFor(bytes)
     const all = size + tokenBytes * tokens
-    if (!this.holds(bytes)) return undefined
+    if (!this.#canMakeRoom(all)) return undefined
     for (const state of older) {
       const isUseful = state.data.buffer.byteLength === size || this.bytes + all > this.limit
       if (isUseful && this.#canBeDropped(state)) this.remove(state)
     }
-    if (!this.#makeRoom(all)) return undefined
+    this.#makeRoom(all)
     const taken = this.memory.take(bytes)
     if (taken === undefined) return undefined
     this.#promised.add(taken.buffer)
@@ -98,7 +98,7 @@ export class StateStore {
    * with such memory, or without where it has no room or none can be made.
    */
   prepare(bytes: number): boolean {
-    return !this.holds(bytes) || !this.#makeRoom(sizeFor(bytes)) || this.memory.prepare(bytes)
+    return !this.#makeRoom(sizeFor(bytes)) || this.memory.prepare(bytes)
   }
 
   /** Whether a state of this many bytes can be kept at all. */
@@ -164,22 +164,28 @@ export class StateStore {
   #limitKept({ tenant }: KeptState): void {
     let bytes = 0
     for (const other of [...this.#states].reverse()) {
-      if (other.kept?.tenant !== tenant) continue
+      if (other.kept?.tenant !== tenant || other.kept.until <= this.clock.now()) continue
       bytes += memoryOf(other)
       if (bytes > this.limit * tenantShare) delete other.kept
     }
   }
 
-  /** Drops states until a piece of memory fits beside the others; returns whether it does. */
+  /** Whether a piece of memory fits once all that can be dropped is. */
+  #canMakeRoom(size: number): boolean {
+    const others = [...this.#states].filter((state) => this.#canBeDropped(state))
+    return others.reduce((sum, state) => sum + memoryOf(state), this.limit - this.bytes) >= size
+  }
+
+  /** Drops states until a piece of memory fits beside the others; where that is not enough, none. Returns whether it fits. */
   #makeRoom(size: number): boolean {
-    while (this.bytes + size > this.limit) {
-      const least = this.#leastWorth()
-      if (least === undefined) return false
-      this.#floor = Math.max(this.#floor, least[1])
+    const canFit = this.#canMakeRoom(size)
+    while (canFit && this.bytes + size > this.limit) {
+      const [state, worth] = this.#leastWorth()!
+      this.#floor = Math.max(this.#floor, worth)
       this.evictions++
-      this.remove(least[0])
+      this.remove(state)
     }
-    return true
+    return canFit
   }
 
   /** A promise is kept, or void; false where there was none. */

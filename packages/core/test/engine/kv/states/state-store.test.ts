@@ -8,14 +8,14 @@ const short = 200_000
 const long = 400_000
 
 /** A store with a state of `long` bytes and the one of `short` that it goes on from. */
-function made(limit: number) {
+function made(limit: number, now = () => 0) {
   const asked: number[] = []
   const make = (bytes: number) => new ArrayBuffer(bytes)
   const makeReady = async (bytes: number) => {
     asked.push(bytes)
     return make(bytes)
   }
-  const store = new StateStore(limit, { now: () => 0 }, () => 1, { make, makeReady })
+  const store = new StateStore(limit, { now }, () => 1, { make, makeReady })
   const stateOf = (tokens: number[], bytes: number): SavedState => {
     const chain = new BlockChain(tokens, '')
     const data = store.room(bytes, tokens.length)
@@ -24,7 +24,7 @@ function made(limit: number) {
   }
   const older = stateOf([1, 2], short)
   store.add(older)
-  return { store, asked, older, longer: stateOf([1, 2, 3, 4], long) }
+  return { store, asked, stateOf, older, longer: stateOf([1, 2, 3, 4], long) }
 }
 
 /** What both take, and most of one more. */
@@ -61,5 +61,36 @@ t.test('a state whose program is gone is dropped before others', (t) => {
   store.add({ ...longer, program: { returnChance: () => 0.01 } as never })
   t.ok(store.room(long, 4), 'the one that was used last leaves')
   t.same([...store.states], [older])
+  t.end()
+})
+
+t.test('nothing is dropped for a state that has no room beside those that must stay', (t) => {
+  const { store, older, longer } = made(limit)
+  longer.pinned = true
+  store.add(longer)
+  t.equal(store.room(1.5 * long, 4, [older]), undefined)
+  t.ok(store.prepare(1.5 * long), 'nor is it waited for')
+  t.ok(store.states.has(older) && store.states.has(longer))
+  t.equal(store.evictions, 0)
+  t.end()
+})
+
+t.test('what was kept until now takes nothing of its tenant’s share', (t) => {
+  let now = 0
+  // Two of three fit into a quarter.
+  const { store, older, stateOf } = made(10 * sizeFor(short), () => now)
+  const keep = (state: SavedState, until: number) => {
+    store.add(state)
+    store.keep(state, { until, tenant: 'a' })
+  }
+  store.keep(older, { until: 10, tenant: 'a' })
+  const other = stateOf([5], short)
+  keep(other, 100)
+  now = 20
+  store.renew(older)
+  keep(stateOf([6], short), 100)
+  t.ok(other.kept)
+  keep(stateOf([7], short), 100)
+  t.notOk(other.kept, 'a third one takes the place of the first')
   t.end()
 })
