@@ -258,7 +258,7 @@ class SimulatedService {
     return {
       results: this.#results,
       steps: sum(({ steps }) => steps),
-      prefillTokens: sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
+      prefillTokens: sum(({ prefillTokens }) => prefillTokens),
       preemptions: sum(({ preemptions }) => preemptions),
       ...defined({ swaps: this.#fleet.swaps }),
       draftTokens: sum(({ speculation }) => speculation?.draftTokens ?? 0),

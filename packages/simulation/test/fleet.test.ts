@@ -47,6 +47,15 @@ t.test('a router holds requests until a machine is idle', async (t) => {
   )
 })
 
+t.test('prompts of requests that leave before their turn are not computed', async (t) => {
+  const { results, prefillTokens } = await serve(3, { machines: 1, slots: 1 }, { timeoutMs: 100 })
+  t.same(
+    results.map(({ error }) => error),
+    ['timeout', 'timeout', 'timeout'],
+  )
+  t.equal(prefillTokens, 40)
+})
+
 t.test('a router that fails ends the simulation, and is named', async (t) => {
   const cases: [RegExp, unknown][] = [
     [

@@ -35,8 +35,7 @@ export class QueueLimits implements parts.Admission {
 
   /** By tokens and by the time that it would wait. */
   check(sequence: Sequence, now: number): void {
-    const { waiting, kv } = this
-    if (waiting.total < kv.freeSlots) return
+    if (this.waiting.total < this.kv.freeSlots) return
     this.#checkTokens(sequence, now)
     checkWait(sequence.forecast?.queueMs, this.limits.maxQueueWaitMs)
   }

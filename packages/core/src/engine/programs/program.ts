@@ -53,12 +53,17 @@ export class Program implements ProgramView {
   /**
    * One of its requests has ended.
    *
+   * @param served - empty: nothing of it was computed
    * @param tool - that its answer called
    * @param retainMs - see `RequestScheduling`
    */
-  end(served: Usage, now: number, tool?: string, retainMs?: number): void {
+  end(served: Partial<Usage>, now: number, tool?: string, retainMs?: number): void {
     this.open--
-    this.account(served)
+    const { promptTokens = 0, cachedTokens = 0, generatedTokens = 0 } = served
+    this.promptTokens += promptTokens
+    this.cachedTokens += cachedTokens
+    this.generatedTokens += generatedTokens
+    this.servedTokens += promptTokens - cachedTokens + generatedTokens
     if (this.open > 0) return
     this.pausedAt = now
     this.tool = tool
@@ -73,13 +78,6 @@ export class Program implements ProgramView {
     const own = this.#byTool.get(tool) ?? new PauseModel([this.#own, ofAll])
     if (this.#byTool.size < mostOwnTools) this.#byTool.set(tool, own)
     for (const model of [ofAll, own]) if (!this.#counted.has(model)) this.#counted.set(model, 0)
-  }
-
-  account({ promptTokens, cachedTokens, generatedTokens }: Usage): void {
-    this.promptTokens += promptTokens
-    this.cachedTokens += cachedTokens
-    this.generatedTokens += generatedTokens
-    this.servedTokens += promptTokens - cachedTokens + generatedTokens
   }
 
   /** Whether it is between two of its requests, and not gone. */

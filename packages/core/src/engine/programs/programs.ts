@@ -73,7 +73,8 @@ export class Programs implements EngineObserver, ProgramsView {
 
   onFinished(sequence: Sequence, now: number): void {
     const { program, chain, tokens: all, promptTokens, cachedTokens, generatedTokens } = sequence
-    program?.end(sequence, now, this.#calledTool(sequence), sequence.request.retainMs)
+    const served = sequence.firstComputed === undefined ? {} : sequence
+    program?.end(served, now, this.#calledTool(sequence), sequence.request.retainMs)
     // That of a session is found by it.
     if (!sequence.isShared || generatedTokens === 0 || sequence.session !== undefined) return
     const blocks = Math.floor(promptTokens / blockSize)
@@ -81,8 +82,8 @@ export class Programs implements EngineObserver, ProgramsView {
     if (hash === undefined) return
     const { id, tenant, arrival } = sequence
     const rest = all.slice(blocks * blockSize, promptTokens + 1)
-    const served = { promptTokens, cachedTokens, generatedTokens }
-    const beginning = { id, tenant, arrival, endedAt: now, rest, program, ...served }
+    const usage = { promptTokens, cachedTokens, generatedTokens }
+    const beginning = { id, tenant, arrival, endedAt: now, rest, program, ...usage }
     setLatest(this.#beginnings, hash, beginning, remembered)
   }
 

@@ -116,6 +116,19 @@ t.test('a session is a program of its tenant', async (t) => {
   })
 })
 
+t.test('a request that leaves before its turn is a call, and no service', async (t) => {
+  const { ask, programs, run } = agent(1)
+  await run(async () => {
+    const first = ask(prompt(1), 0, { session: 'a' })
+    await t.rejects(ask(prompt(2), 0, { session: 'b', timeoutMs: 15 }), { code: 'timeout' })
+    await first
+    t.match(await programs(), [
+      { id: 'b', calls: 1, open: 0, servedTokens: 0, promptTokens: 0 },
+      { id: 'a', servedTokens: 45 },
+    ])
+  })
+})
+
 t.test(
   'what a slot of a program is worth falls while nothing comes, and then it is gone',
   async (t) => {
