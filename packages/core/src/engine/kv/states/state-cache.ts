@@ -70,7 +70,7 @@ export class StateCache {
     this.#isListed = !this.hasFiles
     void this.#disk?.ready.then(() => {
       this.#isListed = true
-      this.#store.expect(this.#disk?.latestBytes ?? 0)
+      this.#store.expect([...this.#disk!.all].at(-1)?.bytes ?? 0)
       between.notify()
     })
   }

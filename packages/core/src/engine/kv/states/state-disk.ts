@@ -54,11 +54,6 @@ export class StateDisk {
     this.ready = this.#begin()
   }
 
-  /** Bytes of the state that was used or written last; 0 without any. */
-  get latestBytes(): number {
-    return [...this.all].at(-1)?.bytes ?? 0
-  }
-
   /** Writes a state when those before it are written. It must not change until then. */
   put(state: SavedState, replaces: boolean): void {
     if (this.files.whenClosing === true && !this.#isClosing) return

@@ -178,14 +178,14 @@ export class StateStore {
 
   /** Drops states until a piece of memory fits beside the others; where that is not enough, none. Returns whether it fits. */
   #makeRoom(size: number): boolean {
-    const canFit = this.#canMakeRoom(size)
-    while (canFit && this.bytes + size > this.limit) {
+    if (!this.#canMakeRoom(size)) return false
+    while (this.bytes + size > this.limit) {
       const [state, worth] = this.#leastWorth()!
       this.#floor = Math.max(this.#floor, worth)
       this.evictions++
       this.remove(state)
     }
-    return canFit
+    return true
   }
 
   /** A promise is kept, or void; false where there was none. */
