@@ -67,8 +67,7 @@ export interface LlamaCppBackendParts extends Omit<OpenContext, 'samplers'> {
 /** What threads and passes check themselves. */
 const learned = z.object({ threads: z.unknown(), passes: z.unknown() }).partial()
 
-const noOutputs: readonly StepOutput[] = []
-const noScores: readonly OutputLogprobs[] = []
+const none: readonly never[] = []
 
 /**
  * llama.cpp behind the {@link Backend} contract: one native forward pass per step for all sequences.
@@ -164,7 +163,8 @@ export class LlamaCppBackend implements Backend {
       const inPlace = <T>(of: readonly (readonly T[])[]) =>
         batch.map((_, index) => of[places.indexOf(index)] ?? [])
       const [outputs, scores] = [inPlace(result.outputs), inPlace(result.scores ?? [])]
-      return { ...result, outputs, scores, decodeMs: result.decodeMs + vectorMs }
+      const errors = new Map(Array.from(result.errors ?? [], ([at, error]) => [places[at]!, error]))
+      return { ...result, outputs, scores, errors, decodeMs: result.decodeMs + vectorMs }
     } catch (error) {
       undoVectors(batch, cells)
       throw error
@@ -176,10 +176,9 @@ export class LlamaCppBackend implements Backend {
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs: (readonly StepOutput[])[] = []
     const scores: (readonly OutputLogprobs[])[] = []
-    for (let index = 0; index < batch.length; index++) {
-      outputs.push(noOutputs)
-      scores.push(noScores)
-    }
+    while (outputs.length < batch.length) outputs.push(none)
+    while (scores.length < batch.length) scores.push(none)
+    const errors = new Map<number, CllmError>()
     const items = this.#filler.filled(batch)
     let [decodeMs, sampleMs] = [0, 0]
     this.#canLeave = canLeave && cells.canLeavePass
@@ -194,10 +193,11 @@ export class LlamaCppBackend implements Backend {
         const decoded = clock.now()
         threads?.after(pass, decoded - started)
         this.#filler.observePass(items, pass, decoded - started)
-        await drawPass(items, pass.order, { outputs, scores }, samplers)
+        await drawPass(items, pass.order, { outputs, scores, errors }, samplers)
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
       }
+      if (errors.size === batch.length) throw errors.get(0)
     } catch (error) {
       for (const { slot } of items) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')
@@ -208,7 +208,7 @@ export class LlamaCppBackend implements Backend {
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
     this.#filler.onComputed(batch, items, decodeMs)
-    return { outputs, scores, decodeMs, sampleMs }
+    return { outputs, scores, errors, decodeMs, sampleMs }
   }
 
   embed(...[inputs, adapters]: Parameters<NonNullable<Backend['embed']>>): Promise<number[][]> {

@@ -322,7 +322,7 @@ t.test('what a step refuses, it refuses before anything changes', async (t) => {
   await t.rejects(backend.step([item]), { code: 'backend_failed', message: /backend was disposed/ })
 })
 
-t.test('a draw that fails ends the step only when no other is under way', async (t) => {
+t.test('a draw that fails ends no other, nor the step before one is over', async (t) => {
   const backend = await openTiny(t)
   const tokens = backend.tokenizer.encode('One day a dragon')
   const last = tokens.length - 1
@@ -343,17 +343,54 @@ t.test('a draw that fails ends the step only when no other is under way', async 
     sampler,
   }
   const beside = { slot: 1, position: 0, tokens, outputs: [last], sampler: failing }
-  const step = backend.step([drafted, beside])
-  await t.rejects(step, { code: 'backend_failed', message: 'no draw' })
-  // draws that went on beside this step would throw where nobody listens, or read its logits
-  const alone = { slot: 0, position: last, tokens: [tokens[last]!], outputs: [last], sampler }
-  t.same((await backend.step([alone])).outputs, [[{ position: last, token: known![0] }]])
-  backend.truncate(0, last)
-  const again = await backend.step([drafted])
+  const { outputs, errors } = await backend.step([drafted, beside])
+  t.match(errors?.get(1), { code: 'backend_failed', message: 'no draw' })
   t.same(
-    again.outputs[0]?.map(({ token }) => token),
+    outputs[0]?.map(({ token }) => token),
     known,
   )
+  backend.truncate(0, last)
+  backend.release(1)
+  const both = [drafted, beside].map((item) => ({ ...item, sampler: failing }))
+  await t.rejects(backend.step(both), { code: 'backend_failed', message: 'no draw' })
+  const alone = { slot: 0, position: last, tokens: [tokens[last]!], outputs: [last], sampler }
+  t.same((await backend.step([alone])).outputs, [[{ position: last, token: known![0] }]])
+})
+
+t.test('a slot whose window is lost with a step that fails is empty', async (t) => {
+  const size = { contextSize: 1024, batchSize: 512, ubatchSize: 64 }
+  const backend = await openTiny(t, { kind: 'gemma3', ...size })
+  const tokens = Array.from({ length: 600 }, (_, index) => 5 + ((index * 7) % 200))
+  await backend.step([{ slot: 0, position: 0, tokens: tokens.slice(0, 100), outputs: [] }])
+  const apply = (): void => {
+    throw new Error('no draw')
+  }
+  const sampler = backend.createSampler(sampling(), tokens, tokens.length, [{ apply }])
+  const item = { slot: 0, position: 100, tokens: tokens.slice(100), outputs: [599], sampler }
+  await t.rejects(backend.step([item]), { message: 'no draw' })
+  t.equal(backend.truncate(0, 100), 0)
+})
+
+t.test('a grammar without a way on ends no request beside it, whatever the memory', async (t) => {
+  for (const kind of ['llama', 'gemma3', 'mamba', 'lfm2'] as const) {
+    const backend = await openTiny(t, { kind })
+    const engine = createEngine({ backend, policy: firstComeFirstServed })
+    const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+    const constraint = { type: 'gbnf', grammar: 'root ::= "abcd" <[999999]>' } as const
+    const ask = async (first: number, more = {}): Promise<number[]> => {
+      const settings = { temperature: 0, ignoreEos: true, ...more }
+      const prompt = { tokens: [1, first, 264, 265] }
+      const tokens: number[] = []
+      for await (const event of client.submit({ prompt, maxTokens: 12, sampling: settings })) {
+        if (event.type === 'token') tokens.push(event.token)
+      }
+      return tokens
+    }
+    const alone = await ask(270)
+    const [beside, dead] = [ask(270), ask(271, { constraint })]
+    await t.rejects(dead, { code: 'invalid_constraint' }, kind)
+    t.same(await beside, alone, kind)
+  }
 })
 
 t.test('slots are chosen so that ids stay consecutive', async (t) => {

@@ -13,6 +13,7 @@ import { isRefuted } from '../slots/step-batch.js'
 interface PassResults {
   readonly outputs: (readonly StepOutput[])[]
   readonly scores: (readonly OutputLogprobs[])[]
+  readonly errors: Map<number, CllmError>
 }
 
 /** Threads that draw are woken so long before a pass ends: timers are late by up to a millisecond. */
@@ -41,11 +42,9 @@ export function prepareDraw(item: BatchItem, nth = 0): void {
 
 /**
  * Draws what the items of a pass want, each with its own sampler, and reads the log probabilities that are
- * wanted.
+ * wanted. A draw that fails is an error of its item.
  *
  * @param order - the indexes of the pass's items, as their tokens lie in it
- * @throws what a draw throws first, when no other is under way: the next step must not begin beside
- * one, since it would draw from the new step's logits
  */
 export async function drawPass(
   batch: readonly BatchItem[],
@@ -56,27 +55,23 @@ export async function drawPass(
   drawAhead?.(firstDraws(batch, order))
   const drawing: Promise<void>[] = []
   let wantsLogprobs = false
-  try {
-    let first = 0
-    for (const index of order) {
-      const item = batch[index]!
-      const { position, outputs, drawLogprobs } = item
-      wantsLogprobs ||= (drawLogprobs ?? item.logprobs ?? item.scores) !== undefined
-      const [wanted] = outputs
-      if (wanted !== undefined) {
+  let first = 0
+  for (const index of order) {
+    const item = batch[index]!
+    const { position, outputs, drawLogprobs } = item
+    wantsLogprobs ||= (drawLogprobs ?? item.logprobs ?? item.scores) !== undefined
+    const [wanted] = outputs
+    if (wanted !== undefined) {
+      try {
         const token = samplerOf(item).draw(first + wanted - position, drawLogprobs)
         if (outputs.length === 1 && typeof token === 'number') {
           results.outputs[index] = [{ position: wanted, token: checked(token, item) }]
-        } else {
-          drawing.push(
-            drawSeveral(item, first, token).then((drawn) => void (results.outputs[index] = drawn)),
-          )
-        }
+        } else drawing.push(drawSeveral(item, index, first, token, results))
+      } catch (error) {
+        results.errors.set(index, CllmError.from(error, 'backend_failed'))
       }
-      first += item.tokens.length
     }
-  } finally {
-    if (drawing.length > 0) await Promise.allSettled(drawing)
+    first += item.tokens.length
   }
   if (drawing.length > 0) await Promise.all(drawing)
   if (wantsLogprobs) await readLogprobs(batch, order, results)
@@ -100,19 +95,25 @@ function firstDraws(batch: readonly BatchItem[], order: readonly number[]): Prep
 /** @param first - the index in the batch of the item's first token */
 async function drawSeveral(
   item: BatchItem,
+  index: number,
   first: number,
   token: TokenId | Promise<TokenId>,
-): Promise<readonly StepOutput[]> {
+  { outputs, errors }: PassResults,
+): Promise<void> {
   const drawn: StepOutput[] = []
-  for (const [nth, position] of item.outputs.entries()) {
-    if (nth > 0) {
-      prepareDraw(item, nth)
-      token = samplerOf(item).draw(first + position - item.position, item.drawLogprobs)
+  try {
+    for (const [nth, position] of item.outputs.entries()) {
+      if (nth > 0) {
+        prepareDraw(item, nth)
+        token = samplerOf(item).draw(first + position - item.position, item.drawLogprobs)
+      }
+      drawn.push({ position, token: checked(await token, item) })
+      if (isRefuted(item, drawn.length, await token)) break
     }
-    drawn.push({ position, token: checked(await token, item) })
-    if (isRefuted(item, drawn.length, await token)) break
+    outputs[index] = drawn
+  } catch (error) {
+    errors.set(index, CllmError.from(error, 'backend_failed'))
   }
-  return drawn
 }
 
 function checked(token: TokenId, { slot }: BatchItem): TokenId {

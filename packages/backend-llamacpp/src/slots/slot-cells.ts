@@ -142,11 +142,8 @@ export class SlotCells {
     // parts of a run cannot be told from each other
     if (this.#runAt(slot, length) !== undefined) return this.emptied(slot)
     this.#resize(slot, length)
-    const position = this.positionOf(slot, length)
-    if (this.context.getSequenceKvCacheMaxPosition(slot) < position) return
-    if (!this.context.removeTokenCellsFromSequence(slot, position, -1)) {
-      this.emptied(slot)
-    }
+    const last = this.context.getSequenceKvCacheMaxPosition(slot)
+    if (last >= this.positionOf(slot, length) && !this.#remove(slot, length)) this.emptied(slot)
   }
 
   async copy(from: SlotId, to: SlotId, length: number): Promise<number> {

@@ -114,7 +114,7 @@ export function checkOutputs(
   }
   let checked: (readonly StepOutput[] | CllmError)[] | undefined
   for (const [index, item] of items.entries()) {
-    const error = problemOf(backend, item, outputs[index])
+    const error = result?.errors?.get(index) ?? problemOf(backend, item, outputs[index])
     if (error !== undefined) (checked ??= [...outputs])[index] = error
   }
   return checked ?? outputs

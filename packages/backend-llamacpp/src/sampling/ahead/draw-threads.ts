@@ -84,7 +84,7 @@ export class DrawThreads {
     return this.#woken > 0 ? this.#wake : undefined
   }
 
-  /** Draws all; undefined where they are too few to be worth it. */
+  /** Draws all: {@link notDrawn} where a thread could not; undefined where they are too few to be worth it. */
   draw(draws: readonly SharedDraw[]): TokenId[] | undefined {
     const { mostDraws } = SharedDrawQueue
     this.#woken = 0
@@ -94,16 +94,12 @@ export class DrawThreads {
     const queue = this.#queue
     this.#woken = Math.floor(draws.length / 2)
     queue.begin(draws, this.#woken)
-    // What cannot be drawn is drawn again at last, to say why.
     queue.drawAll((_, nth) => attempt(() => draws[nth]!.draw(), notDrawn))
     if (!queue.waitForAll(patienceMs)) {
       this.#break(new Error(`a thread has not drawn after ${patienceMs} ms`))
       return undefined
     }
-    return draws.map((one, nth) => {
-      const token = queue.token(nth)
-      return token === notDrawn ? one.draw() : token
-    })
+    return draws.map((_, nth) => queue.token(nth))
   }
 
   /**

@@ -228,5 +228,8 @@ function drawAhead(threads: DrawThreads, prepared: readonly PreparedDraw[]): voi
     samplers.push(sampler)
     draws.push(draw)
   }
-  for (const [nth, token] of (threads.draw(draws) ?? []).entries()) samplers[nth]!.onToken(token)
+  for (const [nth, token] of (threads.draw(draws) ?? []).entries()) {
+    // What could not be drawn, the sampler draws, or says why not.
+    if (token >= 0) samplers[nth]!.onToken(token)
+  }
 }

@@ -10,6 +10,7 @@ import type { OutputConstraint, Proposal, LogitProcessor } from './drawing.js'
 import type { TokenId, Tokenizer } from './tokenizer.js'
 import type { SlotId, SlotStates } from './states.js'
 import type { SamplingParams } from './sampling.js'
+import type { CllmError } from '../../errors/cllm-error.js'
 
 export type { SlotId } from './states.js'
 
@@ -181,6 +182,8 @@ export interface StepResult {
    * {@link BatchItem.scores}.
    */
   readonly scores?: readonly (readonly OutputLogprobs[])[]
+  /** Why items had no token drawn, by their index in the batch: their slots may hold anything. Default: all had. */
+  readonly errors?: ReadonlyMap<number, CllmError>
   /** Milliseconds in the forward pass. */
   readonly decodeMs: number
   /** Milliseconds in sampling. */
@@ -256,10 +259,7 @@ export interface Backend extends Learner {
    */
   truncate(slot: SlotId, length: number): number
 
-  /**
-   * Makes the first `length` tokens of `from` the content of `to` and returns the length really
-   * there.
-   */
+  /** Makes the first `length` tokens of `from` the content of `to` and returns the length really there. */
   copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number>
 
   /**
