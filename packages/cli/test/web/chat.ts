@@ -18,6 +18,19 @@ const weather = JSON.stringify([
   },
 ])
 
+/** On paper are dark letters, and nothing lies over them. */
+async function isPrinted(t: Test, page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'Dark' }).click()
+  await page.emulateMedia({ media: 'print' })
+  const over = `[...document.querySelectorAll('body *')].filter((each) => each.checkVisibility() &&
+    ['fixed', 'sticky'].includes(getComputedStyle(each).position)).map((each) => each.className)`
+  t.same(await page.evaluate<string[]>(over), [])
+  t.equal(await page.evaluate('getComputedStyle(document.body).color'), 'rgb(22, 24, 29)')
+  t.ok(await page.locator('.assistant .markdown').isVisible())
+  await page.emulateMedia({ media: null })
+  await page.getByRole('button', { name: 'Light' }).click()
+}
+
 /** Settings, another answer, another question, and what the browser keeps. */
 export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> {
   await page.getByRole('link', { name: 'Chat' }).click()
@@ -41,6 +54,7 @@ export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> 
   await page.getByText('Stopped at the limit').waitFor()
   await auditAll(t, page)
   await isDocked(t, page)
+  await isPrinted(t, page)
   const first = await page.locator('.assistant .markdown').innerText()
   await page.getByRole('button', { name: 'Continue' }).click()
   const answer = page.locator('.assistant .markdown')
