@@ -24,11 +24,11 @@ import {
 import { madeRequests, toLoadFile, usualLoad } from '../src/page/lab/lab-job.js'
 import { openJob, runCandidate, summarize } from '../src/page/lab/run-lab.js'
 import { highlight } from '../src/page/markdown/highlight.js'
-import { Markdown } from '../src/page/markdown/markdown.js'
+import { Markdown, piecesOf } from '../src/page/markdown/markdown.js'
 import { besideChosen, placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
 import { followLive } from '../src/page/scheduler/follow-live.js'
 import { withPast } from '../src/page/scheduler/past.js'
-import { type Server, ServerError } from '../src/page/server.js'
+import { readLines, type Server, ServerError } from '../src/page/server.js'
 import { cachedText, cacheText } from '../src/page/scheduler/words.js'
 import {
   figuresOf,
@@ -69,7 +69,33 @@ t.test('code in colours: elements, never HTML', (t) => {
   )
   t.match(shown('def f(): pass', 'Python'), /hljs-keyword/)
   t.equal(highlight('a', 'no such language'), undefined)
-  t.equal(highlight('1'.repeat(30_000), 'js'), undefined, 'too long to be coloured with each token')
+  t.equal(highlight('1'.repeat(30_000), 'js'), undefined, 'a line too long to be coloured')
+  t.end()
+})
+
+t.test('code that comes is coloured and laid out in pieces that stay as they are', (t) => {
+  const lines = Array.from(
+    { length: 2000 },
+    (_, at) => `  const a${at} = f('${at}')\n${at % 40 ? '' : '}\n\n'}`,
+  )
+  const code = `${lines.join('')}${'1'.repeat(9000)}\nlast()`
+  const whole = piecesOf(code)
+  t.equal(whole.join(''), code)
+  t.ok(whole.length > 10 && whole.slice(0, -1).every((each) => each.endsWith('\n')))
+  t.same(
+    whole.filter((each) => each.length > 4000).map((each) => each.length),
+    [9001],
+    'but for a line that is longer',
+  )
+  for (let length = 0; length < code.length; length += 997) {
+    const settled = piecesOf(code.slice(0, length)).slice(0, -1)
+    t.ok(whole.join().startsWith(settled.join()), `after ${length} letters`)
+  }
+  const coming = (isComing: boolean): number => {
+    const text = `\`\`\`js\n${lines.slice(0, 400).join('')}`
+    return [...render(h(Markdown, { text, isComing })).matchAll(/<span> {2}const/g)].length
+  }
+  t.same([coming(true), coming(false)], [3, 1], 'one piece in the end, so that no text is cut')
   t.end()
 })
 
@@ -294,6 +320,20 @@ t.test('an answer is put together from its chunks', (t) => {
   })
   t.throws(() => added(none, { error: { message: 'cut' } }), /cut/)
   t.end()
+})
+
+t.test('lines come as they are, and a connection that breaks off says so', async (t) => {
+  const lines: string[] = []
+  const start = (to: ReadableStreamDefaultController<Uint8Array>): void => {
+    for (const part of ['{"a":1}\n{"b', '":2}\n\n']) to.enqueue(new TextEncoder().encode(part))
+  }
+  const pull = (to: ReadableStreamDefaultController): void => to.error(new TypeError('network'))
+  const breaksOff = async (): Promise<void> => {
+    const body = new ReadableStream({ start, pull }, { highWaterMark: 0 })
+    for await (const line of readLines(new Response(body))) lines.push(line)
+  }
+  await t.rejects(breaksOff(), { message: 'The connection to the server broke off: try again.' })
+  t.same(lines, ['{"a":1}', '{"b":2}'])
 })
 
 t.test('chunks that come at one time tell no speed', async (t) => {

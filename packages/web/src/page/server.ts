@@ -102,33 +102,32 @@ export function useServer(): Server {
   return server
 }
 
-/** The server-sent events of an answer. */
-export async function* readEvents(response: Response): AsyncGenerator<EventSourceMessage> {
-  if (response.body === null) return
-  const events = response.body
-    .pipeThrough(new TextDecoderStream())
-    .pipeThrough(new EventSourceParserStream())
-    .getReader()
+/** The parts of a stream, as they come. */
+async function* partsOf<T>(stream: ReadableStream<T>): AsyncGenerator<T> {
+  const parts = stream.getReader()
   try {
-    for (let next = await events.read(); !next.done; next = await events.read()) yield next.value
+    for (let next = await parts.read(); !next.done; next = await parts.read()) yield next.value
   } catch (cause) {
     // Browsers say "network error", or nothing that helps.
     if (!(cause instanceof TypeError)) throw cause
     throw new Error('The connection to the server broke off: try again.', { cause })
   } finally {
-    await events.cancel().catch(() => {})
+    await parts.cancel().catch(() => {})
   }
 }
 
+const textOf = ({ body }: Response): ReadableStream<string> =>
+  (body ?? new Blob().stream()).pipeThrough(new TextDecoderStream())
+
+/** The server-sent events of an answer. */
+export const readEvents = (response: Response): AsyncGenerator<EventSourceMessage> =>
+  partsOf(textOf(response).pipeThrough(new EventSourceParserStream()))
+
 /** The lines of an answer, as they come. */
 export async function* readLines(response: Response): AsyncGenerator<string> {
-  if (response.body === null) return
-  const parts = response.body.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ''
-  for (;;) {
-    const { done, value } = await parts.read()
-    if (done) break
-    const lines = (rest + value).split('\n')
+  for await (const part of partsOf(textOf(response))) {
+    const lines = (rest + part).split('\n')
     rest = lines.pop() ?? ''
     yield* lines.filter((line) => line !== '')
   }

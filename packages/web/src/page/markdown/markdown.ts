@@ -1,6 +1,6 @@
 import { Marked, type Token, type TokenizerAndRendererExtension, type Tokens } from 'marked'
-import { type ComponentChild, h } from 'preact'
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { type ComponentChild, createContext, h } from 'preact'
+import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { CopyButton } from '../parts/icon.js'
 
 /** A formula, which Markdown leaves alone. */
@@ -34,15 +34,23 @@ const mathExtensions: TokenizerAndRendererExtension[] = [
 
 const marked = new Marked({ gfm: true, breaks: false, extensions: mathExtensions })
 
+/** Whether the text is still coming. */
+const Coming = createContext(false)
+
+interface MarkdownProps {
+  readonly text: string
+  readonly isComing?: boolean
+}
+
 /**
  * Shows Markdown that a model wrote. Its tokens become elements one by one and never HTML, so that
  * nothing in them can run: HTML is shown as text, images are not loaded, and links lead to the web only.
  */
-export function Markdown({ text }: { readonly text: string }): ComponentChild {
+export function Markdown({ text, isComing = false }: MarkdownProps): ComponentChild {
   const tokens = useMemo(() => marked.lexer(text), [text])
   // Each outer block reads from the side of its first letter: Arabic and English may follow each other.
   const sided = blocks(tokens).map((block) => h('div', { dir: 'auto' }, block))
-  return h('div', { class: 'markdown' }, sided)
+  return h('div', { class: 'markdown' }, h(Coming.Provider, { value: isComing }, sided))
 }
 
 const blocks = (tokens: readonly Token[] = []): ComponentChild[] =>
@@ -196,13 +204,35 @@ function CodeBlock({ text, language }: CodeProps): ComponentChild {
   ])
 }
 
+/** Letters of a piece of code, at most, and of code that is coloured as a whole. */
+const [longestPiece, longestWhole] = [4000, 20_000]
+
+/** The pieces of code: whole lines, where it can be up to an empty one before a line without indentation. */
+export function piecesOf(code: string): string[] {
+  const pieces: string[] = []
+  let rest = code
+  while (rest.length > longestPiece) {
+    const begin = rest.slice(0, longestPiece)
+    const found = /^[^]*\n\n(?=\S)/.exec(begin) ?? /^[^]*\n/.exec(begin) ?? /^.*\n/.exec(rest)
+    if (found === null) break // a line that has not ended
+    const [piece] = found
+    pieces.push(piece)
+    rest = rest.slice(piece.length)
+  }
+  return [...pieces, rest]
+}
+
 type Highlight = (text: string, language: string) => ComponentChild | undefined
 
 let loaded: Highlight | undefined
 
-/** Code in colours, once the library for it is there: it is loaded with the first block of a language. */
+/**
+ * Code in colours, once the library for it is there: it is loaded with the first block of a language. While the code
+ * comes, and where it is long, its pieces are coloured apart: a token that comes changes the last one only.
+ */
 function Highlighted({ text, language }: CodeProps): ComponentChild {
   const [highlight, setHighlight] = useState(() => loaded)
+  const isApart = useContext(Coming) || text.length > longestWhole
   useEffect(() => {
     if (highlight !== undefined) return
     void import('./highlight.js').then(({ highlight }) => {
@@ -210,8 +240,16 @@ function Highlighted({ text, language }: CodeProps): ComponentChild {
       setHighlight(() => highlight)
     })
   }, [highlight, language])
-  return useMemo(() => highlight?.(text, language) ?? text, [highlight, text, language])
+  const pieces = isApart && language !== '' ? piecesOf(text) : [text]
+  return pieces.map((text, key) => h(Piece, { key, text, language, highlight }))
 }
+
+interface PieceProps extends CodeProps {
+  readonly highlight: Highlight | undefined
+}
+
+const Piece = ({ text, language, highlight }: PieceProps): ComponentChild =>
+  useMemo(() => h('span', null, highlight?.(text, language) ?? text), [highlight, text, language])
 
 /** A formula; as it was written while the library for it comes, and where it is none that KaTeX knows. */
 function Formula({ text, isBlock }: Pick<MathToken, 'text' | 'isBlock'>): ComponentChild {

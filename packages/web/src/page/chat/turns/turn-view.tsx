@@ -87,10 +87,10 @@ function Content({ turn, isComing }: { readonly turn: Turn; readonly isComing: b
       {reasoning !== '' && (
         <details class="thinking">
           <summary>{isComing && content === '' ? 'Thinking …' : 'Thoughts'}</summary>
-          <Markdown text={reasoning} />
+          <Markdown text={reasoning} isComing={isComing} />
         </details>
       )}
-      {content !== '' && <Markdown text={content} />}
+      {content !== '' && <Markdown text={content} isComing={isComing} />}
       {calls.map((call, index) => (
         <Call key={index} call={call} />
       ))}
