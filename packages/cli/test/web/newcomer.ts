@@ -85,6 +85,15 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await page.getByText(new RegExp(`got slot \\d with \\d+ of its tokens, ${origin}`)).waitFor()
   await shoot('prefix')
   await page.getByRole('link', { name: 'Close' }).click()
+  await page.route('**/requests/waits', async (route) => {
+    const timings = { ttft_ms: 2000, cached_tokens: 0, prompt_tokens: 4, generated_tokens: 0 }
+    const waited = { type: 'waited', at_ms: 0, until_ms: 2000, reasons: { slots: 2000 } }
+    const data = { state: 'queued', tenant: 'a', timings, timeline: [waited], sentences: [] }
+    await route.fulfill({ json: { data } })
+  })
+  await page.evaluate("location.hash = 'scheduler/waits'")
+  await page.getByText('queued, tenant a: 0 of 4 prompt tokens cached').waitFor()
+  await page.getByRole('link', { name: 'Close' }).click()
 
   const load = underLoad(url, 7)
   t.teardown(async () => await load.end())

@@ -52,11 +52,13 @@ export function RequestPanel({ id }: { readonly id: string }) {
 
 function Timeline({ report }: { readonly report: Report }) {
   const { timings, timeline, state, tenant, parting, sentences } = report
+  const hasBegun = timeline.some(({ type }) => type === 'first_token')
   const total = Math.max(1, ...timeline.map(({ at_ms, until_ms = at_ms }) => until_ms))
   return (
     <>
       <p>
-        {state.replace('_', ' ')}, tenant {tenant}: TTFT {formatMs(timings['ttft_ms'] ?? 0)},{' '}
+        {state.replace('_', ' ')}, tenant {tenant}:{' '}
+        {hasBegun && `TTFT ${formatMs(timings['ttft_ms'] ?? 0)}, `}
         {timings['cached_tokens']} of {timings['prompt_tokens']} prompt tokens cached,{' '}
         {timings['generated_tokens']} generated
       </p>
