@@ -7,6 +7,11 @@ import { auditAll, type Visit } from './browser.js'
 export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   await page.getByRole('link', { name: 'Lab' }).click()
   await page.getByLabel('Requests', { exact: true }).fill('40')
+  const rate = page.getByLabel('Requests per second')
+  await rate.fill('')
+  t.equal(await rate.inputValue(), '', 'a number that is being typed stays as it is')
+  await rate.pressSequentially('2.5')
+  t.equal(await rate.inputValue(), '2.5')
   const run = page.getByRole('button', { name: 'Run' })
   const worker = '**/lab-worker-*'
   await page.route(worker, async (route) => await route.fulfill({ status: 404 }))
@@ -71,7 +76,7 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   await removed(t, page)
 }
 
-/** Of two policies that differ in an option, the one that is left keeps its own. */
+/** Of two policies that differ in an option, the one that is left keeps its own, and results have it in their names. */
 async function removed(t: Test, page: Page): Promise<void> {
   const budget = (nth: number) =>
     page.getByRole('group', { name: `Policy ${nth}` }).getByLabel('tokenBudget')
@@ -84,6 +89,12 @@ async function removed(t: Test, page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Remove policy 1' }).click()
   await page.getByRole('group', { name: 'Policy 2' }).waitFor({ state: 'detached' })
   t.equal(await budget(1).inputValue(), '200')
+  await page.getByRole('button', { name: 'Add policy' }).click()
+  await page.getByLabel('Source').selectOption('synthetic load')
+  await page.getByRole('button', { name: 'Run' }).click()
+  await page.getByRole('button', { name: 'Apply chunked+fcfs', exact: true }).waitFor()
+  const names = page.getByRole('region', { name: 'Results' }).getByRole('columnheader')
+  t.same(await names.allInnerTexts(), ['chunked+fcfs tokenBudget=200', 'chunked+fcfs'])
 }
 
 /** A chart has axes, tells its values to pointers and keys, and can be saved. */

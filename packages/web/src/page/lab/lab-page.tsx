@@ -51,9 +51,11 @@ export function LabPage() {
           A load through the server's own engine and policies, on simulated time, in this browser.
           The server does nothing for it.
         </p>
-        <Form class="cards" onSend={() => attempt(start)}>
-          <LoadForm draft={draft} onChange={setDraft} />
-          <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
+        <Form onSend={() => attempt(start)}>
+          <div class="cards">
+            <LoadForm draft={draft} onChange={setDraft} />
+            <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
+          </div>
           <Buttons send="Run" disabled={lab.isRunning}>
             {lab.isRunning && <Quiet onClick={lab.stop}>Stop</Quiet>}
           </Buttons>

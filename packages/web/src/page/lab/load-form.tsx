@@ -1,4 +1,4 @@
-import { dropTarget, Field, Select } from '../parts/form.js'
+import { dropTarget, NumberField, Select } from '../parts/form.js'
 import { type LabJob, type LoadFile, type MadeLoad, toLoadFile, usualLoad } from './lab-job.js'
 
 /** What to run, as far as it was chosen. */
@@ -84,13 +84,12 @@ export function LoadForm({ draft, onChange }: LoadFormProps) {
           options={isRecorded(draft) ? [recorded, ...machines] : machines}
           onChoose={(next) => onChange({ ...draft, machine: next })}
         />
-        <Field
+        <NumberField
           label="Slots"
-          type="number"
           min="1"
           max="256"
           value={slots}
-          onText={(text) => onChange({ ...draft, slots: Number(text) })}
+          onNumber={(next) => onChange({ ...draft, slots: next })}
         />
         {source === 'file' && (
           <>
@@ -108,26 +107,24 @@ export function LoadForm({ draft, onChange }: LoadFormProps) {
                 : `${file.name}: a ${file.isRecording ? 'recording' : 'trace'}`}
             </p>
             {file?.isRecording !== true && (
-              <Field
+              <NumberField
                 label="Most requests"
-                type="number"
                 min="1"
                 value={requests}
-                onText={(text) => onChange({ ...draft, requests: Number(text) })}
+                onNumber={(next) => onChange({ ...draft, requests: next })}
               />
             )}
           </>
         )}
         {source === 'made' &&
           fields.map(([name, label]) => (
-            <Field
+            <NumberField
               key={name}
               label={label}
-              type="number"
               min={name === 'sharedTokens' ? 0 : name === 'rate' ? 0.01 : 1}
               step={name === 'rate' ? 'any' : 1}
               value={made[name]}
-              onText={(text) => onChange({ ...draft, made: { ...made, [name]: Number(text) } })}
+              onNumber={(next) => onChange({ ...draft, made: { ...made, [name]: next } })}
             />
           ))}
       </div>

@@ -37,6 +37,12 @@ const rows: readonly Row[] = [
   less('failed', ({ failed }) => failed, String),
 ]
 
+/** A policy's name with its options: what is compared may differ in them only. */
+function nameOf({ policy, options }: PolicySetting): string {
+  const given = Object.entries(options).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
+  return [policy, ...given].join(' ')
+}
+
 interface ResultsTableProps {
   readonly results: readonly LabResult[]
   readonly onApply: (candidate: PolicySetting) => void
@@ -47,7 +53,7 @@ export function ResultsTable({ results, onApply }: ResultsTableProps) {
   const apply = (result: LabResult) => (
     <Quiet
       disabled={result.policy.endsWith('+own')}
-      aria-label={`Apply ${result.policy}`}
+      aria-label={`Apply ${nameOf(result)}`}
       onClick={() => onApply(result)}
     >
       Apply
@@ -62,7 +68,7 @@ export function ResultsTable({ results, onApply }: ResultsTableProps) {
       columns={[
         { name: '', kind: 'head', cell: (row) => row?.name ?? 'on the server' },
         ...results.map((result) =>
-          numbers<Row | undefined>(result.policy, (row) =>
+          numbers<Row | undefined>(nameOf(result), (row) =>
             row === undefined ? apply(result) : figureOf(row, result, results),
           ),
         ),
@@ -116,8 +122,8 @@ export function Curve({ options, valuesOf, results }: CurveProps) {
     const all = results.map(valuesOf)
     const ends = all.map((each) => each[Math.floor(shownShare * (each.length - 1))] ?? 0)
     const most = Math.max(1, ...ends)
-    return results.map(({ policy }, index) => {
-      return { name: policy, points: pointsOf(all[index] ?? [], most) }
+    return results.map((result, index) => {
+      return { name: nameOf(result), points: pointsOf(all[index] ?? [], most) }
     })
   }, [results])
   return (

@@ -74,6 +74,22 @@ export function Field({ label, ...input }: InputProps & { readonly label: string
   )
 }
 
+interface NumberFieldProps extends Omit<InputProps, 'onText'> {
+  readonly label: string
+  readonly onNumber: (value: number) => void
+}
+
+/** A labelled number. What is typed stays as it is, also where it is none yet: `2.` may become `2.5`. */
+export function NumberField({ value, onNumber, ...input }: NumberFieldProps) {
+  const [typed, setTyped] = useState(String(value))
+  const onText = (text: string): void => {
+    setTyped(text)
+    onNumber(Number(text))
+  }
+  const text = Number(typed) === value ? typed : value
+  return <Field {...input} type="number" required value={text} onText={onText} />
+}
+
 interface TextAreaProps extends TextareaHTMLAttributes {
   readonly label: string
   readonly onText: (text: string) => void
