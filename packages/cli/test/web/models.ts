@@ -21,7 +21,8 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   await page.getByLabel('Model of this server').fill('stories15m')
   await page.getByRole('button', { name: 'Compute' }).click()
   await page.getByText(/MB, of which .* are weights; .* free: it fits/).waitFor()
-  await page.getByLabel('Tokens per slot').fill('16000000')
+  const memory = page.locator('form', { hasText: 'Memory before loading' })
+  await memory.getByLabel('Tokens per slot').fill('16000000')
   await page.getByRole('button', { name: 'Compute' }).click()
   await page.getByText(/it does not fit/).waitFor()
   await page.getByLabel('Model of this server').fill('no-model')
@@ -33,7 +34,7 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   const catalog = page.getByRole('region', { name: 'Catalog' })
   const large = catalog.getByRole('row', { name: /^qwen3-4b / })
   await large.getByText('yes').or(large.getByText('no')).waitFor()
-  await page.getByLabel('Tokens of each').fill('16000000')
+  await catalog.getByLabel('Tokens per slot').fill('16000000')
   await large.getByText('no').waitFor()
   const refused = { body: '{"error":"it is not reached"}\n' }
   await page.route('**/api/pull', async (route) => await route.fulfill(refused))

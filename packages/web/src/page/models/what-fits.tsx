@@ -19,6 +19,22 @@ interface Catalog {
   readonly data: readonly Fetchable[]
 }
 
+/** How many slots, each with how many tokens, a model is to have: as a query has it, and its fields. */
+function useSizes() {
+  const [slots, setSlots] = useState('4')
+  const [tokens, setTokens] = useState('4096')
+  const fields = [
+    ['Slots', slots, setSlots],
+    ['Tokens per slot', tokens, setTokens],
+  ] as const
+  return {
+    sizes: { slots, ctx_size: tokens },
+    sizeFields: fields.map(([label, value, onText]) => (
+      <Field key={label} {...{ label, value, onText }} type="number" min="1" />
+    )),
+  }
+}
+
 interface CatalogTableProps {
   readonly pull: Pull
   /** What is below; it comes with the catalog, which would push it away. */
@@ -27,9 +43,8 @@ interface CatalogTableProps {
 
 /** The models that can be downloaded, and which of them fit; nothing of a server that has no catalog. */
 export function CatalogTable({ pull, children }: CatalogTableProps) {
-  const [contextSize, setContextSize] = useState('4096')
-  const [slots, setSlots] = useState('4')
-  const query = new URLSearchParams({ slots, ctx_size: contextSize })
+  const { sizes, sizeFields } = useSizes()
+  const query = new URLSearchParams(sizes)
   // It fails while a number is being typed, or for good.
   const { answer: catalog, problem } = useAnswer<Catalog>(`models/catalog?${query}`, {
     again: pull.isRunning,
@@ -77,16 +92,7 @@ export function CatalogTable({ pull, children }: CatalogTableProps) {
     <>
       <section class="card" aria-label="Catalog">
         <h2>Catalog</h2>
-        <div class="fields">
-          <Field label="Fits with slots" type="number" min="1" value={slots} onText={setSlots} />
-          <Field
-            label="Tokens of each"
-            type="number"
-            min="1"
-            value={contextSize}
-            onText={setContextSize}
-          />
-        </div>
+        <div class="fields">{sizeFields}</div>
         <p class="hint">{formatBytes(free)} of memory are free.</p>
         <DataTable
           label="Models of the catalog"
@@ -110,12 +116,11 @@ interface Memory {
 export function MemoryForm({ models }: { readonly models: readonly string[] }) {
   const server = useServer()
   const [name, setName] = useState('')
-  const [contextSize, setContextSize] = useState('4096')
-  const [slots, setSlots] = useState('4')
+  const { sizes, sizeFields } = useSizes()
   const { told, attempt } = useTelling()
 
   const ask = async (): Promise<string> => {
-    const query = new URLSearchParams({ model: name, slots, ctx_size: contextSize })
+    const query = new URLSearchParams({ model: name, ...sizes })
     const path = `models/memory?${query}`
     const { data } = await server.json<{ readonly data: Memory }>(path)
     const { weights_bytes: weights, total_bytes: total, available_bytes: free } = data
@@ -138,13 +143,7 @@ export function MemoryForm({ models }: { readonly models: readonly string[] }) {
             <option key={model} value={model} />
           ))}
         </datalist>
-        <Field
-          label="Tokens per slot"
-          inputMode="numeric"
-          value={contextSize}
-          onText={setContextSize}
-        />
-        <Field label="Slots" inputMode="numeric" value={slots} onText={setSlots} />
+        {sizeFields}
       </div>
       <Buttons send="Compute" disabled={name.trim() === ''} />
       <p role="status">{told}</p>

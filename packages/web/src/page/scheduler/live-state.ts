@@ -97,51 +97,54 @@ function percentilesOfCounts(
   return { p50: at(0.5), p90: at(0.9), p99: at(0.99) }
 }
 
+type Counts = readonly (readonly [key: string, count: number])[]
+
+/** The sum of the counts of each key. */
+function sumByKey(counts: Counts): Map<string, number> {
+  const sums = new Map<string, number>()
+  for (const [key, count] of counts) sums.set(key, (sums.get(key) ?? 0) + count)
+  return sums
+}
+
 /** What frames have in all. */
 export function figuresOf(frames: LiveState['frames'], now: number) {
-  const tenants = new Map<string, number>()
-  const prompts = new Map<string, number>()
-  const cachedOf = new Map<string, number>()
-  const cachedFrom = new Map<string, number>()
-  const add = (to: Map<string, number>, key: string, count: number): void =>
-    void to.set(key, (to.get(key) ?? 0) + count)
-  let [tokens, steps, ms, decoded, all, cached, requests] = [0, 0, 0, 0, 0, 0, 0]
-  for (const frame of frames) {
-    steps += frame.steps.count
-    ms += frame.steps.ms
-    decoded += frame.steps.decodeTokens
-    tokens += frame.steps.prefillTokens + frame.steps.decodeTokens
-    for (const [tenant, count] of Object.entries(frame.tenants)) add(tenants, tenant, count)
-    for (const end of frame.ended) {
-      requests++
-      all += end.promptTokens
-      cached += end.cachedTokens
-      add(prompts, end.tenant, end.promptTokens)
-      add(cachedOf, end.tenant, end.cachedTokens)
-      if (end.cachedTokens > 0) add(cachedFrom, end.cache?.from ?? 'slot', end.cachedTokens)
-    }
-  }
-  const sum = [...tenants.values()].reduce((total, each) => total + each, 0)
-  const cachedShare = (tenant: string, count: number): number =>
-    (cachedOf.get(tenant) ?? 0) / Math.max(1, count)
+  const ended = frames.flatMap((frame) => frame.ended)
+  const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
+    all.reduce((total, one) => total + of(one), 0)
+  const steps = Math.max(
+    1,
+    sum(frames, ({ steps }) => steps.count),
+  )
+  const decoded = sum(frames, ({ steps }) => steps.decodeTokens)
+  const prefilled = sum(frames, ({ steps }) => steps.prefillTokens)
+  const prompted = sum(ended, ({ promptTokens }) => promptTokens)
+  const prompts = sumByKey(ended.map(({ tenant, promptTokens }) => [tenant, promptTokens]))
+  const cached = sumByKey(ended.map(({ tenant, cachedTokens }) => [tenant, cachedTokens]))
+  const tenants = [...sumByKey(frames.flatMap((frame) => Object.entries(frame.tenants)))]
+  const computed = sum(tenants, ([, count]) => count)
   const seconds = Math.max(1, now - (frames[0]?.atMs ?? now)) / 1000
   return {
+    requests: ended.length,
     tokensPerSecond: decoded / seconds,
     /** Tokens and milliseconds of a step, on average. */
-    stepTokens: tokens / Math.max(1, steps),
-    stepMs: ms / Math.max(1, steps),
+    stepTokens: (decoded + prefilled) / steps,
+    stepMs: sum(frames, ({ steps }) => steps.ms) / steps,
     /** The share of prompt tokens that came from the cache, of the requests that ended. */
-    cachedShare: all === 0 ? undefined : cached / all,
+    cachedShare:
+      prompted === 0 ? undefined : sum(ended, ({ cachedTokens }) => cachedTokens) / prompted,
     /** For each tenant, which share of its prompt tokens came from the cache. */
     cachedBy: new Map(
-      Array.from(prompts, ([tenant, count]) => [tenant, cachedShare(tenant, count)]),
+      Array.from(prompts, ([tenant, count]) => [tenant, cached.get(tenant)! / Math.max(1, count)]),
     ),
     /** Cached tokens by where they were: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
-    cachedFrom,
-    requests,
+    cachedFrom: sumByKey(
+      ended.flatMap(({ cachedTokens: count, cache }) =>
+        count > 0 ? [[cache?.from ?? 'slot', count] as const] : [],
+      ),
+    ),
     /** Shares of the computed tokens, the largest first. */
-    tenants: [...tenants]
-      .map(([tenant, count]) => [tenant, count / sum] as const)
+    tenants: tenants
+      .map(([tenant, count]) => [tenant, count / computed] as const)
       .sort(([, a], [, b]) => b - a),
   }
 }

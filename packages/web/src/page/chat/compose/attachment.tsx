@@ -16,17 +16,12 @@ const mostSoundBytes = 8_000_000
 const mostPixels = 1536
 const mostPictureBytes = 1_000_000
 
-/** The types of sounds that servers take, by what browsers call them. */
-const sounds: Readonly<Record<string, string>> = {
-  'audio/wav': 'audio/wav',
-  'audio/x-wav': 'audio/wav',
-  'audio/wave': 'audio/wav',
-  'audio/vnd.wave': 'audio/wav',
-  'audio/mpeg': 'audio/mpeg',
-  'audio/mp3': 'audio/mpeg',
-  'audio/flac': 'audio/flac',
-  'audio/x-flac': 'audio/flac',
-}
+/** The types of sounds that servers take, and what browsers call them. */
+const sounds = [
+  ['audio/wav', /wave?$/],
+  ['audio/mpeg', /mpeg$|mp3$/],
+  ['audio/flac', /flac$/],
+] as const
 
 /**
  * Reads a file for a question to a model that takes these inputs.
@@ -66,7 +61,7 @@ function withinLimit({ name, size }: Pick<File, 'name' | 'size'>, most: number):
 }
 
 async function sound(file: File): Promise<Blob> {
-  const type = sounds[file.type]
+  const type = sounds.find(([, names]) => names.test(file.type))?.[0]
   if (type === undefined) throw new Error(`${file.name}: expected WAV, MP3 or FLAC`)
   withinLimit(file, mostSoundBytes)
   return new Blob([file], { type })
