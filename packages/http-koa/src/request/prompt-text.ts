@@ -1,29 +1,28 @@
-import type { EngineClient, EngineInfo, GenerateRequest, Prompt, TokenId } from '@cllm/core'
+import type { EngineClient, GenerateRequest, Prompt, TokenId } from '@cllm/core'
 import { throwInFieldNames } from '../fields/generation-fields.js'
 import { unsupported } from './refusals.js'
 
 /** The text of a prompt, in whichever form it came. */
-export const promptText = async (client: EngineClient, prompt: Prompt): Promise<string> =>
-  (await textAndTokens(client, prompt)).text
+export async function promptText(client: EngineClient, prompt: Prompt): Promise<string> {
+  if ('text' in prompt) return prompt.text
+  if ('tokens' in prompt) return await client.detokenize(prompt.tokens).catch(throwInFieldNames)
+  return (await client.applyTemplate(prompt.messages, prompt.template)).text
+}
 
-/** The same as the model sees it: with the text of the token that begins it. */
-export async function promptTextWithBos(client: EngineClient, info: EngineInfo, prompt: Prompt) {
-  const { text, tokens } = await textAndTokens(client, prompt)
-  if (text.startsWith(info.model.details?.bosToken ?? '')) return text
-  const bos = await bosOf(client, info, tokens)
-  if (bos === '') return text
+/** The same as the model sees it: with the texts of the token that begins it and of marks among its tokens. */
+export async function promptTextWithBos(client: EngineClient, prompt: Prompt): Promise<string> {
+  if ('tokens' in prompt) return await spelledText(client, prompt.tokens).catch(throwInFieldNames)
+  const [text, bos] = await Promise.all([promptText(client, prompt), bosText(client)])
+  if (text.startsWith(bos)) return text
   return `${bos}${text.startsWith(' ') ? '' : ' '}${text}`
 }
 
 /** The text of the token that each prompt begins with; empty where the model wants none. */
-export const bosText = async (client: EngineClient): Promise<string> =>
-  await bosOf(client, await client.info())
-
-/** The text of the token with which these tokens begin, by default those of an empty text; empty without one. */
-async function bosOf(client: EngineClient, { model }: EngineInfo, tokens?: readonly TokenId[]) {
+export async function bosText(client: EngineClient): Promise<string> {
+  const { model } = await client.info()
   const text = model.details?.bosToken ?? ''
   if (text === '') return ''
-  const [first] = tokens ?? (await client.tokenize(''))
+  const [first] = await client.tokenize('')
   const [bos] = await client.tokenize(text, { addBos: false })
   return bos !== undefined && bos === first ? text : ''
 }
@@ -32,23 +31,35 @@ async function bosOf(client: EngineClient, { model }: EngineInfo, tokens?: reado
 export const beginsWith = (tokens: readonly TokenId[], start: readonly TokenId[]): boolean =>
   start.every((token, index) => tokens[index] === token)
 
-/** Without tokens the engine tokenizes the text. */
-async function textAndTokens(
-  client: EngineClient,
-  prompt: Prompt,
-): Promise<{ readonly text: string; readonly tokens?: readonly TokenId[] }> {
-  if ('messages' in prompt) return await client.applyTemplate(prompt.messages, prompt.template)
-  if ('text' in prompt) return prompt
-  const { tokens } = prompt
-  return { text: await client.detokenize(tokens).catch(throwInFieldNames), tokens }
-}
-
 /** The tokens of a prompt, in whichever form it came. */
 export async function promptTokens(client: EngineClient, prompt: Prompt) {
   if ('tokens' in prompt) return prompt.tokens
   if ('text' in prompt) return await client.tokenize(prompt.text)
   return (await client.applyTemplate(prompt.messages, prompt.template)).tokens
 }
+
+/** Tokens of a call: more would hold up the engine. */
+const piecesOfCall = 4096
+
+/** What each token stands for, until the client leaves; of a part of a character its bytes. */
+export async function piecesOf(
+  client: EngineClient,
+  tokens: readonly TokenId[],
+  signal: Pick<AbortSignal, 'aborted'> = { aborted: false },
+) {
+  const pieces: (string | number[])[] = []
+  for (let at = 0; at < tokens.length && !signal.aborted; at += piecesOfCall) {
+    pieces.push(...(await client.pieces(tokens.slice(at, at + piecesOfCall))))
+  }
+  return pieces
+}
+
+/** The bytes of a token, which may be those of a part of a character. */
+export const bytesOf = (piece: string | number[]): Buffer => Buffer.from(piece as string)
+
+/** The text of tokens, of marks too. */
+export const spelledText = async (...given: Parameters<typeof piecesOf>): Promise<string> =>
+  Buffer.concat((await piecesOf(...given)).map(bytesOf)).toString()
 
 /** How many tokens the prompt of a request has, in the words of OpenAI's Responses API. */
 export const countPrompt = async (

@@ -49,7 +49,7 @@ export async function complete(
   const model = fields.model ?? call.engines.list()[0] ?? ''
   const about = await Promise.all(
     requests.map(async (request) => {
-      const prompt = await promptTextWithBos(client, info, request.prompt)
+      const prompt = await promptTextWithBos(client, request.prompt)
       const asked = isPromptOnly ? { ...request, maxTokens: 0 } : request
       return { model, prompt, request: asked, info }
     }),

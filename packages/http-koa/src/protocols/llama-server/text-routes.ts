@@ -1,4 +1,4 @@
-import type { Embedding, EngineClient, TokenId } from '@cllm/core'
+import type { Embedding, EngineClient } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages, turnOptions } from '../../chat/chat-messages.js'
 import { toTool } from '../../chat/format/chat-format.js'
@@ -10,7 +10,7 @@ import { embedAll, isUnpooled } from '../../request/embeddings.js'
 import { functionsOfChat, toolsSchema } from '../openai/openai-tools.js'
 import { missingField, unsupported } from '../../request/refusals.js'
 import type { LlamaServerContext } from './completion-request.js'
-import { bosText } from '../../request/prompt-text.js'
+import { bosText, bytesOf, piecesOf, spelledText } from '../../request/prompt-text.js'
 
 /** What makes a prompt of a conversation. */
 const chatFields = {
@@ -73,24 +73,9 @@ async function tokenizeForVllm(call: Call, { prompt, messages, ...fields }: Toke
   return { count: tokens.length, max_model_len: limits.contextSize, tokens, token_strs }
 }
 
-/** The bytes of a token, which may be those of a part of a character. */
-const bytesOf = (piece: string | number[]): Buffer => Buffer.from(piece as string)
-
 function given(prompt: string | undefined): string {
   if (prompt !== undefined) return prompt
   throw missingField('content', { expected: 'a string', received: 'undefined' })
-}
-
-/** Tokens of a call: more would hold up the engine. */
-const piecesOfCall = 4096
-
-/** What each token stands for, until the client leaves; of a part of a character its bytes. */
-async function piecesOf(client: EngineClient, tokens: readonly TokenId[], signal: AbortSignal) {
-  const pieces: (string | number[])[] = []
-  for (let at = 0; at < tokens.length && !signal.aborted; at += piecesOfCall) {
-    pieces.push(...(await client.pieces(tokens.slice(at, at + piecesOfCall))))
-  }
-  return pieces
 }
 
 /** The body of `POST /detokenize`. */
@@ -100,8 +85,7 @@ const detokenizeSchema = z.object({ tokens: tokenIds, model: name.optional() })
 async function detokenize(call: CallOf<typeof detokenizeSchema>): Promise<Answer> {
   const { fields, signal } = call
   const { client } = call.open(fields.model)
-  const pieces = await piecesOf(client, fields.tokens, signal)
-  const content = Buffer.concat(pieces.map(bytesOf)).toString()
+  const content = await spelledText(client, fields.tokens, signal)
   if (!content.startsWith(' ')) return { content, prompt: content }
   // vLLM's is without the space that tokenizers put before a text
   const start = await client.detokenize(fields.tokens.slice(0, 1))

@@ -81,7 +81,7 @@ const verboseLevel = /^(trace|debug)$/
 async function verboseOf(client: EngineClient, request: GenerateRequest): Promise<object> {
   const info = await client.info()
   return {
-    prompt: await promptTextWithBos(client, info, request.prompt),
+    prompt: await promptTextWithBos(client, request.prompt),
     generation_settings: generationSettings(request, info),
   }
 }

@@ -76,7 +76,7 @@ testEach('the routes of llama-server', async (t) => {
     (await ask('/completions', { prompt: tokenizer.encode('other'), stop: ['Y', ''] })).json,
     {
       content: 'X',
-      prompt: 'other',
+      prompt: '<s>other',
       stop_type: 'word',
       stopping_word: 'Y',
     },
@@ -335,13 +335,14 @@ testEach('POST /infill', async (t) => {
     return prompt
   }
   const text = (...tokens: number[]) => tokenizer.decode(tokens)
+  const begin = `<s>${text(prefix)}`
   t.equal(
     await marked({ input_prefix: 'x = ', input_suffix: ')', prompt: 'f(' }),
-    `${text(prefix)}x = f(${text(suffix)})${text(middle)}`,
+    `${begin}x = f(${text(suffix)})${text(middle)}`,
   )
   t.equal(
     await marked({ input_prefix: 'P<s>', input_suffix: '', input_extra: [{ text: 'E' }] }),
-    `\n\n--- snippet ---\n\nE${text(prefix)}P<s>${text(suffix)}${text(middle)}`,
+    `\n\n--- snippet ---\n\nE${begin}P<s>${text(suffix)}${text(middle)}`,
     'special tokens in texts stay text',
   )
   const long = await marked({
@@ -351,12 +352,12 @@ testEach('POST /infill', async (t) => {
   })
   t.equal(
     long,
-    `${'#'.repeat(60)}${text(prefix)}${'~'.repeat(47)}^${text(suffix)}^${'~'.repeat(13)}${text(middle)}`,
+    `${'#'.repeat(60)}${begin}${'~'.repeat(47)}^${text(suffix)}^${'~'.repeat(13)}${text(middle)}`,
     'what is next to the gap is kept',
   )
   t.equal(
     await marked({ n_predict: 128, input_prefix: `${'~'.repeat(100)}^`, input_suffix: '^' }),
-    `${text(prefix)}${'~'.repeat(44)}^${text(suffix)}^${text(middle)}`,
+    `${begin}${'~'.repeat(44)}^${text(suffix)}^${text(middle)}`,
     'also where the answer may be as long as the context',
   )
   const whole = { input_prefix: 'a', input_suffix: 'b' }
