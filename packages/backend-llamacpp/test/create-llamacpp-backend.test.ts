@@ -130,6 +130,9 @@ t.test('the memory plan', async (t) => {
   t.throws(() => checkMemory(planMemory(qwen3, pool), pool, free(2e9)), {
     message: /lower kvTokens/,
   })
+  const unified = { ...settings, kvUnified: 'on' } as const
+  const whole = planMemory(qwen3, { ...settings, kvTokens: 16 * 2048 })
+  t.equal(planMemory(qwen3, unified).compute, whole.compute, 'a token looks at the cells of all')
   t.equal(poolThatFits(qwen3, settings, free(plan.total)), undefined, 'each has its own')
   t.equal(poolThatFits(qwen3, settings, free(6e8)), undefined, 'not one context fits')
   t.equal(poolThatFits(qwen3, { ...settings, slots: 1 }, free(6e8)), undefined)

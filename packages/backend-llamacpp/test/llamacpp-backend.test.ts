@@ -487,7 +487,7 @@ t.test('embeddings are as long as there is memory for', async (t) => {
     const sizes = { contextSize: size, kvTokens: size, batchSize: size, outputs: copies * size }
     const formats = { kvCacheType: 'f16', flashAttention: 'auto' } as const
     const shape = { ...(await readModelShape(path)), sizeBytes: 0 }
-    return planMemory(shape, { slots: 1, ...sizes, ...formats }).total
+    return planMemory(shape, { slots: 16, ...sizes, ...formats }).total
   }
   const tokens = Array.from({ length: 129 }, () => 5)
   const [backend, poor] = [await open(modelPath), await open(modelPath)]
@@ -505,6 +505,11 @@ t.test('embeddings are as long as there is memory for', async (t) => {
   const reader = await open(await writeTinyModel(path, 'bert'))
   available = await needed(256, 1, path)
   t.equal((await reader.embed!([tokens])).length, 1, 'which makes no logits')
+  const recurrent = await tinyModel(t, 'mamba')
+  available = Infinity
+  const mamba = await open(recurrent)
+  available = (await needed(256, 2, recurrent)) - 1
+  await t.rejects(mamba.embed!([tokens]), { message }, 'a state for each of 16 inputs')
 })
 
 t.test('embeddings have positions as they are set', async (t) => {

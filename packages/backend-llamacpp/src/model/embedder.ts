@@ -122,7 +122,8 @@ export async function openEmbeddings(
   const sizes = { contextSize: size, kvTokens: size, batchSize: size, ubatchSize: size }
   // llama.cpp has room for the logits of each token as well, and twice where the model makes them
   const outputs = shape.looksAhead ? size : 2 * size
-  const single = { ...settings, ...sizes, kvCacheType: 'f16' as const, slots: 1, outputs }
+  const { embeddingInputs: slots } = loaded
+  const single = { ...settings, ...sizes, kvCacheType: 'f16' as const, slots, outputs }
   try {
     const held = { ...shape, sizeBytes: 0, projectorBytes: undefined }
     await planContext(llama, held, single, dependencies)
@@ -134,7 +135,7 @@ export async function openEmbeddings(
   const context = await loaded.createContext({
     ...single,
     contextSize: paddedContext(size),
-    sequences: loaded.embeddingInputs,
+    sequences: slots,
     kvUnified: true,
     threads: settings.threads.start,
     embeddings: true,

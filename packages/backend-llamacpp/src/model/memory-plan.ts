@@ -33,7 +33,8 @@ export interface MemoryPlan {
 export interface MemorySettings
   extends
     Pick<BackendLimits, 'slots' | 'contextSize' | 'kvTokens' | 'batchSize' | 'outputs'>,
-    Pick<NativeContextOptions, 'ubatchSize' | 'kvCacheType' | 'flashAttention'> {}
+    Pick<NativeContextOptions, 'ubatchSize' | 'kvCacheType' | 'flashAttention'>,
+    Pick<ContextSettings, 'kvUnified'> {}
 
 /** What decides how many cells there are. */
 export type CellSettings = Pick<MemorySettings, 'slots' | 'contextSize' | 'kvTokens'>
@@ -150,9 +151,11 @@ export function gigabytes(bytes: number): string {
 
 /** llama.cpp reserves buffers for a full batch, and for as many logits as it can give out. */
 function computeBytes(model: ModelShape, settings: MemorySettings): number {
-  const { batchSize, slots, contextSize, kvTokens = contextSize, flashAttention } = settings
+  const { batchSize, slots, contextSize, kvTokens, kvUnified, flashAttention } = settings
   const { ubatchSize = batchSize, outputs = batchSize } = settings
-  const cells = paddedContext(kvTokens)
+  // A token is compared with all cells that its slot shares.
+  const isShared = kvTokens !== undefined || kvUnified === 'on'
+  const cells = isShared ? cellsOf(settings) : paddedContext(contextSize)
   const attention = model.attentionHeads * (model.keyLength + model.valueLength)
   const hidden = 4 * model.hiddenSize + 2 * model.feedForwardSize + attention
   const scores = flashAttention === false ? model.attentionHeads * cells : 0
