@@ -80,16 +80,21 @@ export const requestFor = (
   defaults: ProtocolDefaults,
 ): GenerateRequest => buildRequest(prompt, settings, withModelDefaults(client, defaults))
 
-/** The requests for several prompts, each of them so many times. */
-export function requestsFor(
+/** The requests for several prompts, each of them so many times; nothing at all is where a text begins. */
+export async function requestsFor(
   client: EngineClient,
   prompts: readonly Prompt[],
   settings: RequestSettings,
   defaults: ProtocolDefaults,
   times: number,
-): GenerateRequest[] {
+): Promise<GenerateRequest[]> {
   const own = withModelDefaults(client, defaults)
-  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, own), times))
+  const each = prompts.map(async (given) => {
+    const isEmpty = 'text' in given && given.text === ''
+    const prompt = isEmpty ? { tokens: await client.tokenize('') } : given
+    return repeatRequest(buildRequest(prompt, settings, own), times)
+  })
+  return (await Promise.all(each)).flat()
 }
 
 /** Repeats a request; each repetition after the first has the next seed. */

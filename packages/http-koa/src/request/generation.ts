@@ -175,10 +175,7 @@ export async function startGenerations(
   client: EngineClient,
   requests: readonly GenerateRequest[],
 ): Promise<Generation[]> {
-  const [only] = requests
-  if (only !== undefined && requests.length === 1) {
-    return [await startGeneration(call, client, only)]
-  }
+  if (requests.length === 1) return [await startGeneration(call, client, requests[0]!)]
   const refused = new AbortController()
   // A signal each: Node warns of a leak where more than ten listen to one.
   const either = () => AbortSignal.any([call.signal, refused.signal])

@@ -96,7 +96,7 @@ export async function toCompletionRequests(
       logprobs > 0 ? logprobs : undefined,
   }
   const prompts = await readPrompts(client, fields.prompt)
-  return requestsFor(client, prompts, settings, defaults, fields.n_cmpl ?? fields.n ?? 1)
+  return await requestsFor(client, prompts, settings, defaults, fields.n_cmpl ?? fields.n ?? 1)
 }
 
 /** Most tokens of an answer; with 0 the prompt alone is computed. */

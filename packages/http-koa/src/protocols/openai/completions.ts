@@ -65,7 +65,7 @@ export async function toCompletionRequests(
   if (prompts.length * times > 128) {
     throw expectedField(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
   }
-  return requestsFor(client, prompts, settings, defaults, times)
+  return await requestsFor(client, prompts, settings, defaults, times)
 }
 
 /** Whether the log probabilities of the prompt are wanted, too. */
@@ -90,10 +90,7 @@ function refuse(fields: CompletionsFields): void {
   const { n = 1, best_of: bestOf = n } = fields
   if (bestOf < n) throw expectedField('best_of', `at least n, which is ${n}`)
   if (bestOf > n && fields.stream === true) {
-    throw unsupported(
-      'best_of',
-      'not together with stream: the best answers are known only at the end',
-    )
+    throw unsupported('best_of', 'not with stream: which are the best is known only at the end')
   }
 }
 

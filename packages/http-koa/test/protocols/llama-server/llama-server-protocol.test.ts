@@ -109,6 +109,8 @@ testEach('the routes of llama-server', async (t) => {
   const quiet = (await silent.text()).trimEnd().split('\n\n')
   t.match(JSON.parse(quiet.at(-1)!.slice(6)), { content: '', stop: true, tokens_predicted: 0 })
   t.notMatch(quiet.slice(0, -1).join(''), '"tokens_predicted":1')
+  const nothing = (await ask('/completion', { prompt: '', n_predict: 3 })).json
+  t.match(nothing, { tokens_evaluated: 1, tokens_predicted: 3 }, 'behind the beginning of a text')
   const [X = 0] = tokenizer.encode('X', { addBos: false })
   const biased = await ask('/completion', {
     prompt: 'free',
