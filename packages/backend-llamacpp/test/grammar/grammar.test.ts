@@ -178,6 +178,7 @@ t.test('the last of forced tokens is left out where it may be a part of a longer
   t.equal(forcedBehind(gbnf, [...letters, 'ab', 'abc', 'abd', end], ''), '')
   t.equal(forcedBehind('root ::= "ab" <[5]> "c"', [...letters, end], ''), 'ab', 'a named token')
   t.equal(forcedBehind('root ::= "ab" | "abc"', [...letters, end], ''), 'ab', 'or an end')
+  t.equal(forcedBehind('root ::= "see ] end"', [...letters, end], ''), 'see ] end', 'no JSON')
   t.end()
 })
 

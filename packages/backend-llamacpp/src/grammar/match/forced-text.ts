@@ -152,7 +152,7 @@ export class JsonLayout {
   }
 
   #depth(character: string): number {
-    return this.#open.length - Number(closers.includes(character))
+    return Math.max(0, this.#open.length - Number(closers.includes(character)))
   }
 
   /** As at places that are like this one, or as most models write it. */
