@@ -188,7 +188,7 @@ export function readFlagsLayer(argv: readonly string[], own: readonly string[] =
     if (problem !== undefined) {
       problems.push(problem)
       // what was read as its value may be a flag with a value
-      valueAt = index + 2
+      if (value !== '') valueAt = index + 2
       continue
     }
     const option = byFlag.get(name) ?? negated.get(name)

@@ -608,6 +608,8 @@ t.test('every kind of problem says what was expected, what came, and where', asy
 })
 
 t.test('all problems at once', async (t) => {
+  const unset = problemsOf({ flags: ['--port', '', 'stories15m'] })
+  t.match(unset, [/^--port: expected a value/, /^unexpected argument stories15m/])
   const problems = problemsOf({
     yaml: 'server: {prot: 1}\nengine: {slots: many}\n',
     env: { CLLM_GPU: 'tpu' },
