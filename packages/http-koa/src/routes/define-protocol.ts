@@ -181,9 +181,10 @@ export interface ModelStore {
   /**
    * Deletes the file of a fetched model.
    *
+   * @param options.keepsFile - whether a file that a client sent stays, for another model; default: false
    * @throws `model_not_found`, or `unsupported` for a file that this store did not fetch
    */
-  remove(name: string): Promise<void>
+  remove(name: string, options?: { readonly keepsFile?: boolean }): Promise<void>
 }
 
 /**

@@ -83,11 +83,11 @@ export class BlobFiles implements BlobStore {
     return this.#served.has(name)
   }
 
-  /** Forgets a model, and deletes its file unless another model has it. */
-  async remove(name: string): Promise<void> {
+  /** Forgets a model, and deletes its file unless that is to stay or another model has it. */
+  async remove(name: string, { keepsFile = false } = {}): Promise<void> {
     const digest = this.#served.get(name)
     this.#served.delete(name)
-    if (digest !== undefined && ![...this.#served.values()].includes(digest)) {
+    if (digest !== undefined && !keepsFile && ![...this.#served.values()].includes(digest)) {
       await rm(this.#pathOf(digest), { force: true })
     }
   }

@@ -71,11 +71,11 @@ export class CatalogStore implements ModelStore {
     return { available: availableMemory(), models }
   }
 
-  async remove(name: string): Promise<void> {
+  async remove(name: string, options?: Parameters<ModelStore['remove']>[1]): Promise<void> {
     if (this.blobs.isOf(name)) {
       this.sources.specs.delete(name)
       await this.pool.remove(name)
-      return await this.blobs.remove(name)
+      return await this.blobs.remove(name, options)
     }
     const entry = entryOf(this.#specOf(name))
     if (entry === undefined) {

@@ -227,6 +227,9 @@ t.test('files that clients send are kept by their SHA-256', async (t) => {
   await t.rejects(send(digestOf(large), large), { code: 'body_too_large' })
   await blobs.remove('mine')
   t.ok(await blobs.has(gguf), 'another model has this file')
+  await blobs.remove('same', { keepsFile: true })
+  t.ok(await blobs.has(gguf), 'it may be sent for another one')
+  await blobs.serve('same', gguf)
   await blobs.remove('same')
   t.same(await paths(), [next], 'its last model is gone')
 

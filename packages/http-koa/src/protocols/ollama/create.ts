@@ -68,7 +68,7 @@ export async function create(call: CallOf<typeof createSchema>, ollama: OllamaCo
   if (fields.quantize !== undefined) {
     await ensureQuantized(call, from, fields.quantize).catch(async (error: unknown) => {
       // its name would be taken by a model that nobody has made
-      if (digest !== undefined) await ollama.store?.remove(name)
+      if (digest !== undefined) await ollama.store?.remove(name, { keepsFile: true })
       throw error
     })
   }

@@ -564,7 +564,10 @@ testEach('a model is made of a file that a client sends', async (t) => {
   const store = {
     blobs,
     pull: async () => {},
-    remove: async (name: string) => void served.splice(served.indexOf(name), 1),
+    async remove(name: string, { keepsFile = false } = {}) {
+      served.splice(served.indexOf(name), 1)
+      if (!keepsFile) files.delete(digest)
+    },
   }
   const { url, post, ask } = await start(t, {
     protocols: [ollamaProtocol({ store })],
@@ -591,6 +594,7 @@ testEach('a model is made of a file that a client sends', async (t) => {
   const small = await post('/api/create', { ...body, quantize: 'q4_0' })
   t.match([small.status, await small.json()], [400, { error: /only supported for F16/ }])
   t.same(served, [], 'nor what was asked for otherwise')
+  t.equal(await head(), 200, 'and the file that was sent stays')
   t.match(await (await post('/api/create', body)).text(), /parsing GGUF[^]*success/)
   t.same(served, ['mine'])
   t.match((await ask('/api/generate', { model: 'mine', prompt: 'euro', stream: false })).json, {
