@@ -926,6 +926,22 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     await queue.close()
   })
 
+  void t.test('one that pauses writes is away', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const clock = new SimulatedClock()
+    const bus = await RedisBus.connect({ url: server.url, clock })
+    t.teardown(async () => await bus.close())
+    await ask(server, 'CLIENT', 'PAUSE', '1000000', 'WRITE')
+    bus.send('other', 'x')
+    await pause(0)
+    t.equal(bus.isReachable, true)
+    clock.advance(500)
+    t.equal(bus.isReachable, false, 'others may be silent')
+    await ask(server, 'CLIENT', 'UNPAUSE')
+    while (!bus.isReachable) await pause(10)
+  })
+
   void t.test('one that is starved at the start has its time', async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())

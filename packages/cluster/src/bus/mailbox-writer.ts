@@ -12,6 +12,9 @@ const putOffMs = 15_000
  */
 export const mostRefusedMs = 10_000
 
+/** Own envelopes that were not taken for so long, in milliseconds, tell why others are silent, before that is their death. */
+const stuckMs = 500
+
 /** Envelopes sent at once. */
 const batchSize = 256
 /** Characters of envelopes that may wait; beyond them all are dropped, and receivers miss them. */
@@ -33,6 +36,8 @@ export class MailboxWriter {
   #waitingCharacters = 0
   /** Envelopes that are being written now. */
   #sending: readonly OutgoingEnvelope[] = []
+  /** When they were sent first; Infinity: there are none. */
+  #sentAt = Infinity
   #isPumping = false
   #isClosed = false
   /** When the end of each mailbox was put off last. */
@@ -49,9 +54,10 @@ export class MailboxWriter {
     connections.writer.on('ready', () => this.#putOff.clear())
   }
 
-  /** Whether envelopes wait until the server takes any again. */
-  get isRefused(): boolean {
-    return this.#refusedMs !== undefined && this.#refusedMs < mostRefusedMs
+  /** Whether envelopes wait until the server takes any again: it refuses them, or pauses writes, as before a failover. */
+  get isStuck(): boolean {
+    const isRefused = this.#refusedMs !== undefined && this.#refusedMs < mostRefusedMs
+    return isRefused || this.connections.clock.now() - this.#sentAt >= stuckMs
   }
 
   /** Characters that are being written now. */
@@ -87,12 +93,11 @@ export class MailboxWriter {
   }
 
   async #deliver(batch: readonly OutgoingEnvelope[]): Promise<void> {
-    while (!this.#isClosed) {
-      try {
-        return await this.#send(batch)
-      } catch {
-        await pause(this.connections.clock, retryMs)
-      }
+    const { clock } = this.connections
+    this.#sentAt = clock.now()
+    while (this.#sentAt < Infinity && !this.#isClosed) {
+      const send = this.#send(batch).then(() => (this.#sentAt = Infinity))
+      await send.catch(async () => await pause(clock, retryMs))
     }
   }
 

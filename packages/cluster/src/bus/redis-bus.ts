@@ -53,7 +53,7 @@ export class RedisBus implements ClusterBus {
 
   get isReachable(): boolean {
     const isRead = [...this.#readers.values()].every((reader) => reader.isRead)
-    return this.#watch.isAnswering && !this.#writer.isRefused && isRead
+    return this.#watch.isAnswering && !this.#writer.isStuck && isRead
   }
 
   send(mailbox: string, text: string): void {
@@ -129,8 +129,7 @@ export class RedisBus implements ClusterBus {
 
   async claim(id: string, record: string, ttlMs: number): Promise<boolean> {
     const words = ['SET', this.#keyOf(id), record, 'PX', String(ttlMs), 'NX']
-    const answer = await this.#call(words, { isTold: true })
-    return answer !== null
+    return (await this.#call(words, { isTold: true })) !== null
   }
 
   async withdraw(id: string): Promise<void> {
@@ -153,8 +152,8 @@ export class RedisBus implements ClusterBus {
     const ids = all.filter((id) => !isKnown(id))
     const found = new Map<string, string>()
     if (ids.length === 0) return found
-    const keys = ids.map((id) => this.#keyOf(id))
-    const records = (await this.#call(['MGET', ...keys])) as (string | null)[]
+    const words = ['MGET', ...ids.map((id) => this.#keyOf(id))]
+    const records = (await this.#call(words)) as (string | null)[]
     const gone: string[] = []
     for (const [index, id] of ids.entries()) {
       const record = records[index]
