@@ -97,5 +97,6 @@ export {
   checkHalf,
   parseKnown,
   optionProblems,
+  checkMade,
   synchronous,
 } from './plugin/checks.js'

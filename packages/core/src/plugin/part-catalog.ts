@@ -1,10 +1,10 @@
 import { entryOf, ownEntry } from '../defined.js'
 import type { PartContext, PartFactory, PartToken } from '../contracts/plugin.js'
 import * as parts from '../engine/engine-parts.js'
-import type { Clock } from '../contracts/services.js'
+import type { Clock, Logger } from '../contracts/services.js'
 import { within } from '../clock.js'
 import { CllmError, messageOf } from '../errors/cllm-error.js'
-import { noSuchName } from './checks.js'
+import { checkMade, noSuchName } from './checks.js'
 import * as tokens from '../tokens.js'
 
 /** The parts of an engine that plug-ins can replace, by the names that settings use. */
@@ -15,6 +15,16 @@ export const replaceableParts: Readonly<Record<string, PartToken<unknown>>> = {
   'prefix-index': parts.PREFIX_INDEX,
   tokenizer: tokens.TOKENIZER,
   'wait-predictor': parts.WAIT_PREDICTOR,
+}
+
+/** The methods without which a part cannot do, by its name. */
+const needs: Readonly<Record<string, readonly string[]>> = {
+  admission: ['checkCount', 'check'],
+  'kv-cache-manager': ['lookUp', 'acquire', 'onAdvanced', 'truncate', 'release', 'evict', 'move'],
+  logger: ['debug', 'info', 'warn', 'error'],
+  'prefix-index': ['matches', 'planned', 'occupy', 'grow', 'unplan', 'drop', 'keep'],
+  tokenizer: ['encode', 'decode', 'createDecoder', 'isEndOfGeneration', 'renderChat'],
+  'wait-predictor': ['forecast', 'waitMs'],
 }
 
 /** Which provided part is used in place of a built-in one: its name, by the part's. */
@@ -50,9 +60,12 @@ export class PartCatalog {
       // Its rejection, which nobody waits for, would end the process.
       if (made instanceof Promise) made.catch(() => {})
       else if (typeof made === 'object' && made !== null) {
-        // A logger and a source are no engine's.
-        if (token === tokens.LOGGER || token === tokens.MODEL_SOURCE) return made
-        return answerable(made, `${part} "${name}"`, context.get(tokens.CLOCK))
+        const who = `${part} "${name}"`
+        checkMade(part, name, made as Record<string, unknown>, ...(needs[part] ?? []))
+        if (token === tokens.MODEL_SOURCE) return made
+        if (token === tokens.LOGGER)
+          return lasting(made as Logger, context.original() as Logger, who)
+        return answerable(made, who, context.get(tokens.CLOCK))
       }
       const message = `${part} "${name}": create made no object, instead got ${String(made)}`
       throw new CllmError('plugin_invalid', message, { details: { part: name } })
@@ -87,6 +100,29 @@ export class PartCatalog {
       this.chosen(token, choice)
     }
   }
+}
+
+/** A logger whose failures end nothing: the original one is told once, and gets the lines. */
+function lasting(made: Logger, original: Logger, who: string): Logger {
+  let isTold = false
+  const lines: { -readonly [Level in keyof Logger]: Logger[Level] } = Object.create(made)
+  for (const level of ['debug', 'info', 'warn', 'error'] as const) {
+    lines[level] = (fields, message) => {
+      const lost = (cause: unknown): void => {
+        if (!isTold)
+          original.error({ err: cause }, `${who} failed; what it does not take goes here`)
+        isTold = true
+        original[level](fields, message)
+      }
+      try {
+        const told: unknown = made[level](fields, message)
+        if (told instanceof Promise) told.catch(lost)
+      } catch (cause) {
+        lost(cause)
+      }
+    }
+  }
+  return lines
 }
 
 /** Milliseconds that a call of a part may take. */

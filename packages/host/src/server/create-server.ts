@@ -5,15 +5,19 @@ import {
   PluginRegistry,
   createEngine,
   type EngineParts,
+  checkMade,
   checkServerParts,
+  CllmError,
   type Clock,
   type Random,
   type EngineClient,
   type ModelPreset,
   type EngineDirectory,
+  type Transport,
   type TransportAddress,
   type TransportFactory,
   type Services,
+  within,
 } from '@cllm/core'
 import { LocalEngineClient } from '../client/engine-control.js'
 import { adapterSets, NamedModels } from '../models/named-models.js'
@@ -99,7 +103,13 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
   const models = directory instanceof NamedModels ? directory : new NamedModels(directory)
   for (const preset of parts.presets ?? []) models.presets.add(preset)
   const context = { directory: models, clock, random, logger }
-  const transports = parts.transports.map((create) => create(context))
+  const transports = parts.transports.map((create) => {
+    const made = create(context)
+    return checkMade('transport', made?.name ?? create.name, made, 'name', 'listen', 'close')
+  })
+  /** All are asked, whatever one throws. */
+  const each = async (ask: (transport: Transport) => unknown) =>
+    await Promise.allSettled(transports.map(async (transport) => await ask(transport)))
 
   return {
     directory,
@@ -108,17 +118,23 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
     },
     async close(graceMs = 0) {
       const deadline = clock.now() + graceMs
-      for (const transport of transports) transport.drain?.()
+      const told = each((transport) => transport.drain?.())
       const drained = Promise.allSettled([directory.drain()])
       if (graceMs > 0) await settledBy(clock, deadline, drained)
       const ended = directory.close()
       // Streams that are cut short have an error event to send yet.
       const cut = clock.now() + (graceMs > 0 ? flushMs : 0)
-      // Settled, so that an early failure of a transport is reported at the end and not as an unhandled
-      // rejection.
-      const closing = Promise.allSettled(transports.map((transport) => transport.close(cut)))
+      const closing = each(async (transport) => {
+        const late = () => {
+          const message = `transport "${transport.name}": it is not closed ${flushMs / 1000} s after its deadline`
+          throw new CllmError('plugin_invalid', message)
+        }
+        await within(clock, cut + flushMs - clock.now(), transport.close(cut), late)
+      })
       await ended
-      const failure = (await closing).find((result) => result.status === 'rejected')
+      const failure = [...(await told), ...(await closing)].find(
+        (result) => result.status === 'rejected',
+      )
       if (failure !== undefined) throw failure.reason
     },
   }

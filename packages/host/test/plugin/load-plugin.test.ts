@@ -21,6 +21,7 @@ import {
   WAIT_PREDICTOR,
   createEngine,
   definePlugin,
+  replaceableParts,
   silentLogger,
   token,
 } from '@cllm/core'
@@ -367,6 +368,43 @@ t.test('a part that create does not make is named', async (t) => {
   }
 })
 
+t.test('a part that lacks a method is named before it is asked for it', (t) => {
+  for (const [part, method] of [
+    ['admission', 'checkCount'],
+    ['kv-cache-manager', 'lookUp'],
+    ['logger', 'debug'],
+    ['prefix-index', 'matches'],
+    ['tokenizer', 'encode'],
+    ['wait-predictor', 'forecast'],
+  ] as const) {
+    const registry = new PluginRegistry()
+    registry.provide<unknown>(replaceableParts[part]!, 'empty', () => ({}))
+    const made = `${part} "empty": create made no ${part}, which has `
+    const message = new RegExp(`${made}an? ${method} method`)
+    t.throws(() => engineWith(registry, { [part]: 'empty' }), { message })
+  }
+  t.end()
+})
+
+t.test('a logger that fails ends nothing, and loses no line', async (t) => {
+  const failing = (): never => {
+    throw new Error('disk full')
+  }
+  const rejecting = async () => failing()
+  for (const broken of [failing, rejecting]) {
+    const registry = new PluginRegistry()
+    const methods = { debug: broken, info: broken, warn: broken, error: broken }
+    registry.provide(LOGGER, 'mine', () => methods)
+    const told: string[] = []
+    const error = (_: unknown, message: string): void => void told.push(message)
+    const logger = registry.createLogger({ logger: 'mine' }, { ...silentLogger, error })
+    logger.error({}, 'first')
+    logger.error({}, 'second')
+    await new Promise(setImmediate)
+    t.same(told, ['logger "mine" failed; what it does not take goes here', 'first', 'second'])
+  }
+})
+
 t.test('a plugin that never comes to its end is named', async (t) => {
   const from = t.testdir({ 'endless.mjs': 'await new Promise(() => {})' })
   const clock = new SimulatedClock(0)
@@ -402,7 +440,8 @@ t.test('what cannot be provided or chosen is refused with the valid names', (t) 
 t.test('what is made outside of an engine', async (t) => {
   const registry = new PluginRegistry()
   const original = { ...silentLogger }
-  const mine: Logger = { ...silentLogger }
+  const lines: string[] = []
+  const mine: Logger = { ...silentLogger, info: (_, message) => void lines.push(message) }
   t.equal(registry.createLogger({}, original), original)
   registry.provide(LOGGER, 'mine', (context) => {
     t.equal(context.original(), original)
@@ -410,7 +449,8 @@ t.test('what is made outside of an engine', async (t) => {
     t.throws(() => context.get(BACKEND), { code: 'plugin_invalid', message: /CLOCK/ })
     return mine
   })
-  t.equal(registry.createLogger({ logger: 'mine' }, original), mine)
+  registry.createLogger({ logger: 'mine' }, original).info({}, 'a line')
+  t.same(lines, ['a line'])
   t.throws(() => registry.createLogger({ logger: 'mein' }, original), {
     code: 'invalid_configuration',
     message: 'use.logger: expected one of mine, instead got "mein"; did you mean "mine"?',

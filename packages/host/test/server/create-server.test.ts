@@ -109,6 +109,41 @@ t.test('a transport that fails to close is heard of, after all else is closed', 
   await t.rejects(backend.step([]), { message: /disposed/ })
 })
 
+t.test('a transport that is none, or does not drain or close, is named', async (t) => {
+  const clock = new SimulatedClock(1000)
+  const backend = () => new FakeBackend({ id: 'tiny', clock })
+  const serve = (...given: unknown[]) =>
+    createServer({
+      backend: backend(),
+      policy: firstComeFirstServed,
+      clock,
+      transports: given.map((one) => () => one) as TransportFactory[],
+    })
+  const message = /^transport ".*": create made no transport, which has a name and a listen method/
+  for (const wrong of [undefined, {}, { name: 'deaf', close: async () => {} }]) {
+    t.throws(() => serve(wrong), { code: 'plugin_invalid', message })
+  }
+  const closed: string[] = []
+  const listen = async () => ({ url: 'test://' })
+  const good = { name: 'good', listen, close: async () => void closed.push('good') }
+  const boom = () => {
+    throw new Error('boom')
+  }
+  const endless = () => new Promise<never>(() => {})
+  for (const [wrong, problem] of [
+    [{ drain: boom }, 'boom'],
+    [{ close: boom }, 'boom'],
+    [{ close: endless }, 'transport "bad": it is not closed 2 s after its deadline'],
+  ] as const) {
+    const server = serve({ ...good, name: 'bad', close: async () => {}, ...wrong }, good)
+    await server.listen()
+    await t.rejects(drive(clock, server.close()), { message: problem })
+    const { error } = await collect(server.directory.open().submit(greedy([5], 1)))
+    t.equal(error?.code, 'shutting_down')
+    t.same(closed.splice(0), ['good'])
+  }
+})
+
 t.test('a server on several engines', async (t) => {
   const first = rig({ id: 'first' })
   const second = rig({ id: 'second' })

@@ -41,7 +41,10 @@ export class EngineObservers {
   #log(observer: EngineObserver, error: unknown): void {
     if (this.#failed.has(observer)) return
     this.#failed.add(observer)
-    const fields = { methods: Object.keys(observer), err: error }
-    this.logger.error(fields, 'an engine observer failed; it is still called, and not logged again')
+    // The error names the plug-in.
+    this.logger.error(
+      { err: error },
+      'an engine observer failed; it is still called, and not logged again',
+    )
   }
 }
