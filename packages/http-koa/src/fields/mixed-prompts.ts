@@ -62,9 +62,11 @@ export async function readPrompts(
 async function readPrompt(client: EngineClient, prompt: MixedPrompt): Promise<Prompt> {
   if (!Array.isArray(prompt)) {
     const part = prompt as PromptPart
-    if (!hasFiles(part)) return { text: textOf(part) }
-    const { model } = await client.info()
-    return withFiles(part, model)
+    if (hasFiles(part)) return withFiles(part, (await client.info()).model)
+    const text = textOf(part)
+    // what a model puts in front of every text is a prompt without one, too
+    const tokens = text === '' ? await client.tokenize(text) : []
+    return tokens.length > 0 ? { tokens } : { text }
   }
   const parts = prompt as readonly PromptPart[]
   if (parts.every(isToken)) return { tokens: parts }

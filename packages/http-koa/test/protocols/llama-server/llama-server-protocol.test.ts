@@ -85,6 +85,11 @@ testEach('the routes of llama-server', async (t) => {
     content: 'a',
     stop_type: 'limit',
   })
+  t.match((await ask('/completion', { prompt: '', n_predict: 1 })).json, {
+    prompt: '<s>',
+    tokens_evaluated: 1,
+    stop_type: 'limit',
+  })
   const aliases = { max_completion_tokens: 1, max_tokens: 2, logprobs: 2, samplers: ['tfs_z'] }
   t.match((await ask('/completion', { prompt: 'euro', ...aliases })).json, {
     stop_type: 'limit',
@@ -135,7 +140,7 @@ testEach('the routes of llama-server', async (t) => {
     generation_settings: { logit_bias: pairs, top_p: 1, adaptive_target: -1 },
     truncated: false,
   })
-  t.ok(Object.keys(byText.json['generation_settings'] as Json).length > 50)
+  t.ok(Object.keys(byText.json['generation_settings'] as Json).length > 47)
   t.match((await ask('/completion', { prompt: 'free', ignore_eos: true })).json, {
     truncated: true,
     stop_type: 'limit',
