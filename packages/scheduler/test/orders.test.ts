@@ -213,6 +213,17 @@ t.test('edf: the earliest deadline, none last; refuses what is too late', async 
   t.equal(inTurn(patient), 'x past hopeless soon late none')
 })
 
+t.test('edf: what short prompts took says little of a long one', async (t) => {
+  const short = Array.from({ length: 40 }, (_, index) => {
+    return { id: `${index}`, length: 10, arrival: 100 * index }
+  })
+  const long = [1000, 2500, 3900].map((arrival) => {
+    return { id: `long ${arrival}`, length: 800, arrival, deadlineMs: 1200 }
+  })
+  const { results } = await serve('chunked+edf', [...short, ...long], { slots: 4 })
+  for (const { error } of results) t.equal(error, undefined)
+})
+
 t.test('mlfq: least service first, and who had much makes way', async (t) => {
   const options = { quantum: 16, preemptionLevels: 2 }
   const wanted = [

@@ -108,19 +108,24 @@ export const edf = defineBoundedOrder({
 const fewestTokens = 8
 /** How fast an old record fades with each step of prompts. */
 const fading = 1.02
+/** Of prompts that are so many times as long as steps were, it is not known: longer steps may be faster. */
+const mostTimes = 8
 
 /** The best prefill speed seen lately, as a lower bound for the time of a prompt. */
 export class PrefillSpeed {
   #msPerToken = 0
+  /** The most prompt tokens of a step lately. */
+  #mostTokens = 0
 
   /** Milliseconds that this many tokens take at least; 0 before the first step with a prompt. */
   leastMs(tokens: number): number {
-    return this.#msPerToken * tokens
+    return this.#msPerToken * Math.min(tokens, mostTimes * this.#mostTokens)
   }
 
   /** Learns from a step. */
   observe(event: SchedulerEvent): void {
     if (event.type !== 'step' || event.prefillTokens < fewestTokens) return
+    this.#mostTokens = Math.max(event.prefillTokens, this.#mostTokens / fading)
     const seen = event.durationMs / event.prefillTokens
     this.#msPerToken = this.#msPerToken === 0 ? seen : Math.min(seen, this.#msPerToken * fading)
   }
