@@ -7,6 +7,7 @@ import { agentFor } from '../load/load-options.js'
 import type { RunRecord } from '../metrics/run-record.js'
 import { summarize } from '../metrics/summarize.js'
 import { nameOf } from '../simulate/simulation-report.js'
+import { groupBy } from '../statistics/statistics.js'
 
 const goodputOf = ({ summary }: SimulationResult): number => summary.goodput?.share ?? 0
 const ttftOf = ({ summary }: SimulationResult): number => summary.ttftMs?.p99 ?? Infinity
@@ -39,11 +40,7 @@ export function paretoFront(results: readonly SimulationResult[]): SimulationRes
 /** Without items that equal an earlier one in every compared figure. */
 export function distinct(results: readonly SimulationResult[]): SimulationResult[] {
   const keyOf = (result: SimulationResult) => objectives.map((of) => of(result)).join(' ')
-  const seen = new Set<string>()
-  return results.filter((result) => {
-    const key = keyOf(result)
-    return !seen.has(key) && seen.add(key)
-  })
+  return Array.from(groupBy(results, keyOf).values(), ([first]) => first!)
 }
 
 /** By goodput, then TTFT p99. */

@@ -75,8 +75,7 @@ export const leastLoaded = defineRouter({
   doc: 'The worker with the fewest requests.',
   create: () => ({
     place({ files }, workers) {
-      const isSeen = files.length > 0
-      const best = leastBy(workers, (one) => one.open + (isSeen ? one.backlogFiles : 0))
+      const best = leastBy(workers, (one) => one.open + (files.length > 0 ? one.backlogFiles : 0))
       return { worker: best.id }
     },
   }),
