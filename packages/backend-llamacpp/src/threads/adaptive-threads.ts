@@ -64,6 +64,8 @@ const better = 0.95
 const trialShare = 1 / 200
 /** Milliseconds between trials of fewer threads, and of more where cores are free. */
 const leastWait = { fewer: 10_000, more: 500 }
+/** Milliseconds between two questions whether to try another number: reading the load delays a pass. */
+const questionMs = 500
 
 /** A lone stream does not notice that a pass takes up to this many times as long. */
 const unnoticed = 1.1
@@ -106,6 +108,8 @@ export class ThreadTuner {
   #slow = noPasses
   #trial: Trial | undefined
   #next: Record<Direction, number>
+  /** When it is asked again what to try, unless passes become slow before. */
+  #asksAt = 0
   /** Free cores when more threads were tried last in vain. */
   #freeInVain = -Infinity
 
@@ -148,17 +152,19 @@ export class ThreadTuner {
   /** What is to be tried now. */
   #direction(isAlone: boolean): Direction | undefined {
     const threads = this.#threads
+    if (threads > 1 && isEnough(this.#slow)) return 'fewer'
     const now = this.options.clock.now()
-    if (threads > 1) {
-      const isGrave = isAlone && threads / (threads - 1) > unnoticed
-      const mayTry = !isGrave || this.options.load.freeCores < threads - 0.5
-      if (isEnough(this.#slow) || (now >= this.#next.fewer && mayTry)) return 'fewer'
-    }
+    if (now < this.#asksAt) return undefined
+    this.#asksAt = now + questionMs
+    const isGrave = isAlone && threads > 1 && threads / (threads - 1) > unnoticed
+    // Also before a trial is due: a look after a long time would tell of all of it.
+    const isCrowded = isGrave && this.options.load.freeCores < threads - 0.5
+    if (threads > 1 && now >= this.#next.fewer && (isCrowded || !isGrave)) return 'fewer'
     if (threads === this.options.most) return undefined
     const { freeCores } = this.options.load
     const isFreer = freeCores > this.#freeInVain + 0.3
-    const mayTry = isFreer || (now >= this.#next.more && !isAlone)
-    return freeCores >= threads + 0.5 && mayTry ? 'more' : undefined
+    const mayTryMore = isFreer || (now >= this.#next.more && !isAlone)
+    return freeCores >= threads + 0.5 && mayTryMore ? 'more' : undefined
   }
 
   /** Learns how long a pass of `size` tokens took on this many threads. */
@@ -186,6 +192,7 @@ export class ThreadTuner {
   #decide({ direction, threads, lostMs }: Trial, isBetter: boolean): void {
     const now = this.options.clock.now()
     this.#trial = undefined
+    this.#asksAt = now
     this.#hasBegun = true
     this.#slow = noPasses
     this.#freeInVain = -Infinity

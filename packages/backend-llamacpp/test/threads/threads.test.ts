@@ -14,6 +14,8 @@ class Machine {
   /** Milliseconds that trials cost, against the best number of threads. */
   lost = 0
   passes: number[] = []
+  /** How often the load was read. */
+  looks = 0
 
   constructor(
     readonly cores: number,
@@ -29,6 +31,7 @@ class Machine {
   }
 
   get freeCores(): number {
+    this.looks++
     return this.cores - this.busy
   }
 
@@ -121,6 +124,19 @@ t.test('a lone stream does not notice that threads are tried', async (t) => {
   many.passes = []
   many.run(60_000, 1, true)
   t.ok(many.passes.includes(15), 'one of many threads less is not noticed')
+})
+
+t.test('the load is read twice a second, however many passes there are', async (t) => {
+  for (const busy of [0, 1]) {
+    const machine = new Machine(2, 5)
+    machine.run(3000)
+    machine.busy = busy
+    machine.run(3000, 1, true)
+    machine.looks = 0
+    machine.passes = []
+    machine.run(60_000, 1, true)
+    t.ok(machine.looks <= 120, `${machine.looks} times in ${machine.passes.length} passes`)
+  }
 })
 
 t.test('the number follows the load until another was tried', async (t) => {
