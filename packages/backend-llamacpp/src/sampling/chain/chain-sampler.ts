@@ -46,14 +46,12 @@ export class ChainSampler extends TokenSampler {
   readonly #biases: Biases | undefined
   /** Those where the grammar holds; without one, all. */
   readonly #bounded: Biases | undefined
-  readonly #threads: DrawThreads | undefined
-  /** Its number among the threads. */
-  readonly #shared: number | undefined
-  /** What has been drawn ahead. */
+  /** The threads that may draw for it, and its number among their samplers. */
+  readonly #shared: { readonly threads: DrawThreads; readonly sampler: number } | undefined
+  /** What they have drawn ahead. */
   #ahead: TokenId | undefined
-  #position = 0
-  #start = 0
-  #tokens: readonly TokenId[] = noTokens
+  /** What it is prepared for: to draw behind `position`, in a batch with these tokens from `start` on. */
+  #place = { position: 0, start: 0, tokens: noTokens }
   /** By the index that was drawn from. */
   readonly #drawn = new Map<number, OutputLogprobs>()
   #disposed = false
@@ -88,9 +86,9 @@ export class ChainSampler extends TokenSampler {
     // biases differ where a grammar begins to hold
     const isPlain = constraint?.mayBegin !== true || biases.size === 0
     if (threads !== undefined && !needsHistory && isPlain) {
-      this.#threads = threads
       const plain = { ...params, logitBias: [] }
-      this.#shared = threads.add({ params: plain, ...defined({ biases: this.#bounded }) })
+      const sampler = threads.add({ params: plain, ...defined({ biases: this.#bounded }) })
+      this.#shared = { threads, sampler }
     }
   }
 
@@ -101,8 +99,8 @@ export class ChainSampler extends TokenSampler {
     if (this.#shared === undefined) return undefined
     const address = this.#workspace.context.logitsAddress(index)
     if (address === undefined) return undefined
-    const draw = () => this.#choose(this.#workspace.context.logits(index)!, this.#bounded, noTokens)
-    return { sampler: this.#shared, position: this.#position, address, draw }
+    const draw = () => this.#choose(this.#workspace.context.logits(index)!, this.#bounded)
+    return { sampler: this.#shared.sampler, position: this.#place.position, address, draw }
   }
 
   /** Takes a token that was drawn for it: {@link draw} gives it out. */
@@ -112,9 +110,7 @@ export class ChainSampler extends TokenSampler {
 
   prepare(position: number, start: number, tokens: readonly TokenId[]): void {
     this.#ahead = undefined
-    this.#position = position
-    this.#start = start
-    this.#tokens = tokens
+    this.#place = { position, start, tokens }
   }
 
   /**
@@ -123,28 +119,19 @@ export class ChainSampler extends TokenSampler {
    * can be drawn
    */
   draw(index: number, likeliest?: number): TokenId {
-    const [ahead, constraint, position] = [this.#ahead, this.#constraint, this.#position]
+    const [ahead, constraint] = [this.#ahead, this.#constraint]
     if (ahead !== undefined && constraint === undefined) return ahead
     if (this.#disposed) {
       throw new CllmError('backend_failed', 'the sampler is used after it was disposed of')
     }
-    const { scan, random, candidates, context } = this.#workspace
-    const given = context.logits(index)
+    const given = this.#workspace.context.logits(index)
     if (given === undefined) return -1
-    const history = this.#history
-      ? knownTokens(this.#history, position, this.#start, this.#tokens)
-      : noTokens
-    const holds = constraint?.prepare(position, this.#start, this.#tokens)
+    const { position, start, tokens } = this.#place
+    const holds = constraint?.prepare(position, start, tokens)
     if (ahead !== undefined && constraint?.take(ahead) === true) return ahead
-    let token = this.#choose(given, holds === true ? this.#bounded : this.#biases, history)
+    let token = this.#choose(given, holds === true ? this.#bounded : this.#biases)
     // Testing the drawn token alone is the quick way, as node-llama-cpp does it.
-    if (constraint?.take(token) === false) {
-      allowOnly(scan.logits, constraint.mask())
-      const second = pick(this.#chain, candidates, random)
-      if (second === undefined) throw noneAllowed()
-      token = second
-      constraint.take(token)
-    }
+    if (constraint?.take(token) === false) token = this.#chooseAllowed(constraint)
     if (likeliest !== undefined) {
       const { temperature } = this.#chain.draw
       this.#drawn.set(index, this.#workspace.drawnLogprobs(temperature, token, likeliest))
@@ -153,21 +140,32 @@ export class ChainSampler extends TokenSampler {
   }
 
   /** Draws as if there were no constraint. */
-  #choose(given: Float32Array, biases: Biases | undefined, history: readonly TokenId[]): TokenId {
+  #choose(given: Float32Array, biases: Biases | undefined): TokenId {
     const { scan, random, candidates } = this.#workspace
     const { logits } = scan
-    random.seed(seedAt(this.#seed, this.#position))
+    const { position, start, tokens } = this.#place
+    const history = this.#history ? knownTokens(this.#history, position, start, tokens) : noTokens
+    random.seed(seedAt(this.#seed, position))
     logits.set(given)
     if (this.#processors.length > 0) {
       // without what is behind the vocabulary's end
       const all = logits.subarray(0, scan.size)
-      const place = { position: this.#position, tokens: history }
-      for (const processor of this.#processors) processor.apply(all, place)
+      for (const processor of this.#processors) processor.apply(all, { position, tokens: history })
     }
     if (biases !== undefined) addBiases(logits, biases.tokens, biases.values)
     for (const change of this.#chain.changes) change(logits, history)
     const token = pick(this.#chain, candidates, random)
     if (token === undefined) throw new CllmError('backend_failed', 'no token can be drawn')
+    return token
+  }
+
+  /** Draws once more, from what is left of the last draw's logits, what the constraint allows. */
+  #chooseAllowed(constraint: ConstraintTrack): TokenId {
+    const { scan, random, candidates } = this.#workspace
+    allowOnly(scan.logits, constraint.mask())
+    const token = pick(this.#chain, candidates, random)
+    if (token === undefined) throw noneAllowed()
+    constraint.take(token)
     return token
   }
 
@@ -183,7 +181,7 @@ export class ChainSampler extends TokenSampler {
 
   dispose(): void {
     this.#disposed = true
-    if (this.#shared !== undefined) this.#threads?.remove(this.#shared)
+    this.#shared?.threads.remove(this.#shared.sampler)
   }
 }
 
