@@ -22,16 +22,21 @@ type EncoderAnswer = Extract<EncoderMessage, { readonly type: 'encoded' | 'faile
 
 const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
 
-/** A process, and whether it has ended or counts as ended. */
-type Encoder = ChildProcess & { readonly ended: AbortController }
+/** A process that encodes. */
+type Encoder = ChildProcess & {
+  /** Fires when it has ended, or counts as ended. */
+  readonly ended: AbortController
+  /** What vectors come in; undefined: they come with the messages, or it has ended. */
+  file: number | undefined
+}
 
 /** Has one process that encodes, and starts the next when a file ends it. */
 export class EncoderSupervisor {
-  #process: Promise<Encoder> | undefined
-  #isClosed = false
+  /** The process that is asked, once it is ready; undefined: the next question starts one. */
+  #ready: Promise<Encoder> | undefined
+  /** The process that was started last, ready or not, and also when it has ended. */
   #child: Encoder | undefined
-  /** What vectors come in, of the process that was started last; undefined: they come with the messages. */
-  #file: number | undefined
+  #isClosed = false
   /** What the projector is for, since it is open. */
   types: readonly MediaType[] = []
 
@@ -56,7 +61,7 @@ export class EncoderSupervisor {
   close(): void {
     this.#isClosed = true
     // One that is still being opened may take long.
-    if (this.#process !== undefined && this.#child !== undefined) this.#kill(this.#child)
+    if (this.#ready !== undefined && this.#child !== undefined) this.#kill(this.#child)
   }
 
   /** Asks the process, which is started where there is none. What ended it may be the file, or somebody: it has a second try. */
@@ -68,7 +73,7 @@ export class EncoderSupervisor {
       })
       signal.throwIfAborted()
       const answer = child && (await this.#ask(child, call, signal))
-      if (answer !== undefined) return this.#take(answer, call)
+      if (child && answer) return piecesOf(answer, call, child.file)
       // The next file is to find a process that is ready.
       void this.#start().catch(() => {})
       if (this.#isClosed) throw isClosing()
@@ -76,24 +81,6 @@ export class EncoderSupervisor {
     }
     const message = 'the encoder of images and sounds ended twice while it had this one'
     throw new CllmError('backend_failed', message)
-  }
-
-  /** The pieces with their vectors. The file keeps nothing, also of an answer that says what failed behind some pieces. */
-  #take(answer: EncoderAnswer, { type, width }: EncodeCall): readonly MediaPiece[] {
-    const file = this.#file
-    try {
-      if (answer.type === 'failed') {
-        const code = answer.isUnreadable ? 'invalid_media' : 'backend_failed'
-        throw new CllmError(code, `${type}: ${answer.message}`)
-      }
-      return answer.pieces.map((piece) => {
-        if (!('at' in piece)) return piece
-        const { at, ...told } = piece
-        return { ...told, vectors: readVectors(file, at, piece.count * width) }
-      })
-    } finally {
-      if (file !== undefined) ftruncateSync(file)
-    }
   }
 
   /** The answer; undefined where the process has ended. The library cannot stop, so that it is ended by the signal. */
@@ -127,11 +114,11 @@ export class EncoderSupervisor {
 
   async #start(): Promise<Encoder> {
     if (this.#isClosed) throw isClosing()
-    this.#process ??= this.#opened().catch((error: unknown) => {
-      this.#process = undefined
+    this.#ready ??= this.#opened().catch((error: unknown) => {
+      this.#ready = undefined
       throw error
     })
-    const child = await this.#process
+    const child = await this.#ready
     if (this.#isClosed) throw isClosing()
     return child
   }
@@ -139,12 +126,12 @@ export class EncoderSupervisor {
   /** On the GPU, or on the CPU where that fails: with too little memory llama.cpp ends the process. */
   async #opened(): Promise<Encoder> {
     const { gpuLibrary, ...onCpu } = this.options
-    if (gpuLibrary === undefined) return await this.#ready(this.#fork(onCpu))
+    if (gpuLibrary === undefined) return await this.#whenReady(this.#fork(onCpu))
     try {
-      return await this.#ready(this.#fork({ ...onCpu, gpuLibrary }))
+      return await this.#whenReady(this.#fork({ ...onCpu, gpuLibrary }))
     } catch (error) {
       if (this.#isClosed) throw error
-      const child = await this.#ready(this.#fork(onCpu))
+      const child = await this.#whenReady(this.#fork(onCpu))
       const message = 'the GPU cannot take the projector: the CPU encodes images and sounds'
       this.logger.warn({ err: error }, message)
       return child
@@ -159,13 +146,12 @@ export class EncoderSupervisor {
       const files = file === undefined ? [] : [file]
       const stdio: StdioOptions = ['ignore', 'ignore', 'pipe', 'ipc', ...files]
       const started = fork(this.entry, [about], { serialization: 'advanced', stdio })
-      const child = Object.assign(started, { ended: new AbortController() })
+      const child: Encoder = Object.assign(started, { ended: new AbortController(), file })
       child.once('close', () => child.ended.abort())
       child.ended.signal.addEventListener('abort', () => {
-        if (this.#file === file) this.#file = undefined
+        child.file = undefined
         if (file !== undefined) closeSync(file)
       })
-      this.#file = file
       return (this.#child = child)
     } catch (error) {
       if (file !== undefined) closeSync(file)
@@ -173,7 +159,7 @@ export class EncoderSupervisor {
     }
   }
 
-  async #ready(child: Encoder): Promise<Encoder> {
+  async #whenReady(child: Encoder): Promise<Encoder> {
     let log = ''
     child.stderr
       ?.setEncoding('utf8')
@@ -184,7 +170,7 @@ export class EncoderSupervisor {
       const fail = (): void => {
         cancel()
         // The next one may have been started.
-        if (isReady && this.#child === child) this.#process = undefined
+        if (isReady && this.#child === child) this.#ready = undefined
         reject(this.#failed(problem))
       }
       // One that waits for a disk ends late, even when it is killed.
@@ -231,6 +217,23 @@ function openInMemory(): number {
     return openSync(join(folder, 'vectors'), 'wx+', 0o600)
   } finally {
     rmSync(folder, { recursive: true })
+  }
+}
+
+/** The pieces with their vectors. The file keeps nothing, also of an answer that says what failed behind some pieces. */
+function piecesOf(answer: EncoderAnswer, call: EncodeCall, file?: number): readonly MediaPiece[] {
+  try {
+    if (answer.type === 'failed') {
+      const code = answer.isUnreadable ? 'invalid_media' : 'backend_failed'
+      throw new CllmError(code, `${call.type}: ${answer.message}`)
+    }
+    return answer.pieces.map((piece) => {
+      if (!('at' in piece)) return piece
+      const { at, ...told } = piece
+      return { ...told, vectors: readVectors(file, at, piece.count * call.width) }
+    })
+  } finally {
+    if (file !== undefined) ftruncateSync(file)
   }
 }
 
