@@ -79,13 +79,7 @@ export class RequestTable {
     if (expires !== undefined) this.#expiry.add(sequence, expires)
     this.observers.tell('onQueued', sequence, now)
     if (sample !== undefined && this.samples.add(sequence)) return
-    try {
-      this.sharing.onWaiting(sequence, now)
-      this.kv.onWaiting(sequence)
-    } catch (error) {
-      // Here a plug-in's KV cache is first asked: what it throws is to end this request, not the process.
-      this.mark(sequence, CllmError.from(error))
-    }
+    this.#findPrefix(sequence, now)
   }
 
   /** Samples make room for other requests, or have their turn. */
@@ -95,14 +89,7 @@ export class RequestTable {
       this.preempt(victim, now)
       this.samples.hold(victim)
     }
-    for (const sequence of this.samples.release(now)) {
-      try {
-        this.sharing.onWaiting(sequence, now)
-        this.kv.onWaiting(sequence)
-      } catch (error) {
-        this.mark(sequence, CllmError.from(error))
-      }
-    }
+    for (const sequence of this.samples.release(now)) this.#findPrefix(sequence, now)
   }
 
   /**
@@ -236,14 +223,15 @@ export class RequestTable {
       this.observers.tell('onFinished', sequence, now)
       if (error !== undefined) {
         this.output.fail(sequence, error, now)
-        this.#ended(sequence, now, error)
+        this.onPublished(sequence, now, error)
       }
     }
   }
 
   /** The last event of a request is published: a pending cancel or timeout has no effect any more. */
   onPublished(sequence: Sequence, now: number, error?: CllmError): void {
-    this.#ended(sequence, now, error)
+    const end = { ...sequence.account(now), state: endState(error), error }
+    this.observers.tell('onEnded', sequence, end, now)
     if (!sequence.isActive) return
     this.#leaving.set(sequence, undefined)
     this.between.notify()
@@ -267,9 +255,15 @@ export class RequestTable {
     if (isBroken) throw error
   }
 
-  #ended(sequence: Sequence, now: number, error?: CllmError): void {
-    const end = { ...sequence.account(now), state: endState(error), error }
-    this.observers.tell('onEnded', sequence, end, now)
+  /** One that may be admitted: what is computed of its prompt, or will be, is noted. */
+  #findPrefix(sequence: Sequence, now: number): void {
+    try {
+      this.sharing.onWaiting(sequence, now)
+      this.kv.onWaiting(sequence)
+    } catch (error) {
+      // Here a plug-in's KV cache is first asked: what it throws is to end this request, not the process.
+      this.mark(sequence, CllmError.from(error))
+    }
   }
 
   /** Drops tokens of a full slot, as often as its request goes on: always after the same ones. */
