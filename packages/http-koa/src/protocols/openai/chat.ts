@@ -14,12 +14,12 @@ import {
   type OpenAiContext,
   openAiDefaults,
   toolCallOf,
+  chunkWriter,
   secondsNow,
   unknownFingerprint,
-  openAiErrorBody,
 } from './openai-answer.js'
 import { type chatSchema, finishOf, toChatRequest, type ChatRequest } from './chat-request.js'
-import type { AnswerPart } from '../../chat/answer/answer-part.js'
+import type { AnswerParser, AnswerPart, ToolCall } from '../../chat/answer/answer-part.js'
 import { CustomInput } from './openai-tools.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
@@ -110,101 +110,120 @@ const isMistral = (call: Call): boolean =>
 function chatChunks(
   call: CallOf<typeof chatSchema>,
   generations: readonly Generation[],
-  { request, form, offered }: ChatRequest,
+  asked: ChatRequest,
   head: object,
   write: (text: string) => void,
 ): Encoder<MergedEvent> {
-  const { clock, fields } = call
-  const includeUsage = fields.stream_options?.include_usage ?? false
   const isForMistral = isMistral(call)
-  const hasTimings = fields.timings_per_token === true
-  const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
-  const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
-  const answers = generations.map(({ promptTokens }) => ({
-    timings: new StreamTimings(clock, promptTokens),
-    /** Those for the next chunk. */
-    timed: undefined as object | undefined,
-    parser: createAnswerParser(form, !isForMistral),
-    calls: 0,
-    /** Of the last call, where that is one of a free-form tool. */
-    input: undefined as CustomInput | undefined,
-    /** The logprobs for the next chunk. */
-    logprobs: [] as TokenLogprobs[],
-  }))
-  const send = (index: number, delta: string, finish: string | null = null, more = '') => {
-    const { timed } = answers[index]!
-    const timings = timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`
-    const due = answers[index]!.logprobs.splice(0)
-    const logprobs = due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due, request))
-    write(
-      `${opening}[{"index":${index},"delta":${delta},"logprobs":${logprobs},` +
-        `"finish_reason":${JSON.stringify(finish)}}]${timings}${more}${closing}`,
-    )
-  }
+  const includeUsage = call.fields.stream_options?.include_usage ?? false
+  const about = { ...head, object: 'chat.completion.chunk' }
+  const { send, end, fail } = chunkWriter(about, includeUsage, write)
+  const choices = generations.map(({ promptTokens }, index) => {
+    const timings = new StreamTimings(call.clock, promptTokens)
+    const parser = createAnswerParser(asked.form, !isForMistral)
+    return new ChoiceStream(index, call, asked, timings, parser, send)
+  })
   const ended: { readonly end: EndEvent; readonly reasoningTokens: number }[] = []
-  const usageText = () => `,"usage":${JSON.stringify(usageOf(ended))}`
-  const say = (index: number, parts: readonly AnswerPart[]) => {
-    const answer = answers[index]!
-    for (const part of parts) {
-      if (part.type === 'text') send(index, `{"content":${JSON.stringify(part.text)}}`)
-      else if (part.type === 'reasoning') {
-        send(index, `{"reasoning_content":${JSON.stringify(part.text)}}`)
-      } else if (part.type === 'call') {
-        endInput(index)
-        const made = { index: answer.calls++, ...toolCallOf(call, part.call, offered) }
-        send(index, JSON.stringify({ tool_calls: [made] }))
-        const isCustom = offered?.get(part.call.name)?.isCustom === true
-        const isOpen = isCustom && part.call.arguments === ''
-        answer.input = isOpen ? new CustomInput() : undefined
-      } else if (answer.input !== undefined) sayInput(index, answer.input.push(part.text))
-      else sayMore(index, { function: { arguments: part.text } })
-    }
-  }
-  const sayMore = (index: number, more: object) => {
-    const called = { index: answers[index]!.calls - 1, ...more }
-    send(index, JSON.stringify({ tool_calls: [called] }))
-  }
-  const sayInput = (index: number, input: string) => {
-    if (input !== '') sayMore(index, { custom: { input } })
-  }
-  const endInput = (index: number) => {
-    sayInput(index, answers[index]!.input?.end() ?? '')
-    answers[index]!.input = undefined
-  }
   return {
     begin() {
-      for (const index of answers.keys()) send(index, '{"role":"assistant","content":null}')
+      for (const choice of choices) choice.send('{"role":"assistant","content":null}')
     },
     push({ index, event }) {
-      const answer = answers[index]!
-      const { parser, logprobs } = answer
-      if (event.type === 'progress') {
-        const progress = JSON.stringify(promptProgress(event, answer.timings.elapsedMs))
-        write(
-          `${opening}[{"index":${index},"delta":{},"logprobs":null,"finish_reason":null}],` +
-            `"prompt_progress":${progress}${closing}`,
-        )
-        return
-      }
-      if (event.type === 'token') answer.timed = hasTimings ? answer.timings.onToken() : undefined
-      if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
-      say(index, parser.push(event.text))
+      const choice = choices[index]!
+      choice.push(event)
       if (event.type !== 'end') return
-      say(index, parser.end())
-      endInput(index)
-      ended[index] = { end: event, reasoningTokens: parser.reasoningTokens }
-      if (!includeUsage) answer.timed = timingsOf(event)
-      const isLast = Object.keys(ended).length === answers.length
-      const usage = isForMistral && !includeUsage && isLast ? usageText() : ''
-      send(index, '{}', finishOf(event.reason, answer.calls > 0), usage)
+      ended[index] = { end: event, reasoningTokens: choice.parser.reasoningTokens }
+      if (!includeUsage) choice.timed = timingsOf(event)
+      const isLast = Object.keys(ended).length === choices.length
+      const usage =
+        isForMistral && !includeUsage && isLast ? `,"usage":${JSON.stringify(usageOf(ended))}` : ''
+      choice.send('{}', finishOf(event.reason, choice.calls > 0), usage)
     },
-    end() {
-      if (includeUsage) {
-        const timings = JSON.stringify(timingsOf(ended[0]!.end))
-        write(`${opening}[]${usageText()},"timings":${timings}}\n\n`)
-      }
-      write('data: [DONE]\n\n')
-    },
-    fail: (error) => write(`data: ${JSON.stringify(openAiErrorBody(error))}\n\n`),
+    end: () => end(usageOf(ended), ended[0]!.end),
+    fail,
+  }
+}
+
+/** What the chunks of a stream say of one of the answers. */
+class ChoiceStream {
+  calls = 0
+  /** The timings for the next chunk. */
+  timed: object | undefined
+  /** Of the last call, where that is one of a free-form tool. */
+  #input: CustomInput | undefined
+  /** The logprobs for the next chunk. */
+  readonly #logprobs: TokenLogprobs[] = []
+
+  constructor(
+    private readonly index: number,
+    private readonly call: CallOf<typeof chatSchema>,
+    private readonly asked: ChatRequest,
+    private readonly timings: StreamTimings,
+    readonly parser: AnswerParser,
+    private readonly write: (choice: string, more: string) => void,
+  ) {}
+
+  /** Writes what an event completes; at the end all that was held back. */
+  push(event: MergedEvent['event']): void {
+    if (event.type === 'progress') {
+      const progress = JSON.stringify(promptProgress(event, this.timings.elapsedMs))
+      this.send('{}', null, `,"prompt_progress":${progress}`)
+      return
+    }
+    if (event.type === 'token') {
+      const isTimed = this.call.fields.timings_per_token === true
+      if (isTimed) this.timed = this.timings.onToken()
+      if (event.logprobs !== undefined) this.#logprobs.push(event.logprobs)
+    }
+    for (const part of this.parser.push(event.text)) this.#add(part)
+    if (event.type !== 'end') return
+    for (const part of this.parser.end()) this.#add(part)
+    this.#endInput()
+  }
+
+  #add(part: AnswerPart): void {
+    if (part.type === 'call') this.#addCall(part.call)
+    else if (part.type === 'text') this.send(`{"content":${JSON.stringify(part.text)}}`)
+    else if (part.type === 'reasoning') {
+      this.send(`{"reasoning_content":${JSON.stringify(part.text)}}`)
+    } else if (this.#input !== undefined) this.#addInput(this.#input.push(part.text))
+    else this.#sendCall({ function: { arguments: part.text } })
+  }
+
+  #addCall(made: ToolCall): void {
+    this.#endInput()
+    const { offered } = this.asked
+    const isCustom = offered?.get(made.name)?.isCustom === true
+    if (isCustom && made.arguments === '') this.#input = new CustomInput()
+    this.calls++
+    this.#sendCall(toolCallOf(this.call, made, offered))
+  }
+
+  #addInput(input: string): void {
+    if (input !== '') this.#sendCall({ custom: { input } })
+  }
+
+  #endInput(): void {
+    this.#addInput(this.#input?.end() ?? '')
+    this.#input = undefined
+  }
+
+  /** The last call, or more of it. */
+  #sendCall(members: object): void {
+    const call = { index: this.calls - 1, ...members }
+    this.send(JSON.stringify({ tool_calls: [call] }))
+  }
+
+  /** Writes a chunk, with the logprobs and timings that are due. */
+  send(delta: string, finish: string | null = null, more = ''): void {
+    const timings = this.timed === undefined ? '' : `,"timings":${JSON.stringify(this.timed)}`
+    const due = this.#logprobs.splice(0)
+    const logprobs =
+      due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due, this.asked.request))
+    this.write(
+      `{"index":${this.index},"delta":${delta},"logprobs":${logprobs},` +
+        `"finish_reason":${JSON.stringify(finish)}}`,
+      `${timings}${more}`,
+    )
   }
 }

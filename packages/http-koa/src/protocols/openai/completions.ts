@@ -10,7 +10,7 @@ import { collect, mergeGenerations, startGenerations } from '../../request/gener
 import type { Collected, EndEvent, MergedEvent } from '../../request/generation.js'
 import { promptProgress, sum, timingsOf, usageOf } from '../../request/usage.js'
 import { type Call, type CallOf, encoded, type Encoder, eventStream } from '../../routes/route.js'
-import { secondsNow, unknownFingerprint, openAiErrorBody, textLogprobs } from './openai-answer.js'
+import { secondsNow, unknownFingerprint, chunkWriter, textLogprobs } from './openai-answer.js'
 import type { OpenAiContext } from './openai-answer.js'
 
 /** The body of `POST /v1/completions`. */
@@ -115,7 +115,7 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
   }
   if (fields.stream === true) {
     return encoded(eventStream, mergeGenerations(generations), (write) =>
-      chunks(call, echoes, head, fields, write),
+      completionChunks(call, echoes, head, fields, write),
     )
   }
   const answers = await Promise.all(generations.map((generation) => collect(generation)))
@@ -153,7 +153,7 @@ function best(answers: readonly Collected[], times: number, most: number): reado
 const meanLogprob = ({ logprobs }: Collected): number =>
   sum(logprobs.map(({ logprob }) => logprob)) / Math.max(1, logprobs.length)
 
-function chunks(
+function completionChunks(
   { clock }: Call,
   echoes: readonly string[],
   head: object,
@@ -162,8 +162,7 @@ function chunks(
 ): Encoder<MergedEvent> {
   const { n = 1, stream_options: options, max_tokens: maxTokens } = fields
   const includeUsage = options?.include_usage ?? false
-  const opening = `data: ${JSON.stringify(head).slice(0, -1)},"choices":`
-  const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
+  const chunks = chunkWriter(head, includeUsage, write)
   const offsets = echoes.map(() => 0)
   const likely = (index: number, tokens: readonly PromptTokenLogprobs[]): string => {
     if (tokens.length === 0) return 'null'
@@ -178,12 +177,12 @@ function chunks(
     logprobs: readonly PromptTokenLogprobs[] = [],
     more = '',
   ) =>
-    write(
-      `${opening}[{"text":${JSON.stringify(text)},"index":${index},` +
+    chunks.send(
+      `{"text":${JSON.stringify(text)},"index":${index},` +
         `"logprobs":${likely(index, logprobs)},` +
-        `"finish_reason":${JSON.stringify(finish)}}]${more}${closing}`,
+        `"finish_reason":${JSON.stringify(finish)}}`,
+      more,
     )
-  const timingsText = (end: EndEvent) => `,"timings":${JSON.stringify(timingsOf(end))}`
   const ended: { readonly end: EndEvent }[] = []
   const began = clock.now()
   return {
@@ -194,26 +193,20 @@ function chunks(
     push({ index, event }) {
       if (event.type === 'progress') {
         const progress = JSON.stringify(promptProgress(event, clock.now() - began))
-        write(`${opening}[],"prompt_progress":${progress}${closing}`)
+        chunks.send('', `,"prompt_progress":${progress}`)
         return
       }
       const { promptLogprobs } = event
       if (promptLogprobs !== undefined) send(index, echoes[index] ?? '', null, promptLogprobs)
       if (event.type === 'end') {
-        const timings = includeUsage ? '' : timingsText(event)
+        const timings = includeUsage ? '' : `,"timings":${JSON.stringify(timingsOf(event))}`
         send(index, maxTokens === 0 ? '' : event.text, event.reason, [], timings)
         ended[index] = { end: event }
       } else if (maxTokens !== 0 && (event.text !== '' || event.logprobs !== undefined)) {
         send(index, event.text, null, event.logprobs && [event.logprobs])
       }
     },
-    end() {
-      if (includeUsage) {
-        const usage = JSON.stringify(usageOf(ended, n))
-        write(`${opening}[],"usage":${usage}${timingsText(ended[0]!.end)}}\n\n`)
-      }
-      write('data: [DONE]\n\n')
-    },
-    fail: (error) => write(`data: ${JSON.stringify(openAiErrorBody(error))}\n\n`),
+    end: () => chunks.end(usageOf(ended, n), ended[0]!.end),
+    fail: chunks.fail,
   }
 }

@@ -3,6 +3,8 @@ import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { Call } from '../../routes/route.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
 import type { McpServers } from '../mcp/mcp-servers.js'
+import type { EndEvent } from '../../request/generation.js'
+import { timingsOf } from '../../request/usage.js'
 import { type FunctionsByName, customInput } from './openai-tools.js'
 import type { KeptItems } from './responses/kept-items.js'
 import type { RecentItems } from './responses/response-items.js'
@@ -27,6 +29,30 @@ export function toolCallOf(
   if (offered?.get(call.name)?.isCustom !== true) return { id, type: 'function', function: call }
   const custom = { name: call.name, input: customInput(call.arguments) }
   return { id, type: 'custom', custom }
+}
+
+/**
+ * Writes the chunks of a stream.
+ *
+ * @param head - what all have in common
+ * @param includeUsage - whether the last one has the usage, and no choice
+ */
+export function chunkWriter(head: object, includeUsage: boolean, write: (text: string) => void) {
+  const opening = `data: ${JSON.stringify(head).slice(0, -1)},"choices":`
+  const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
+  return {
+    /** Choices as JSON, with more members beside them. */
+    send: (choices: string, more = '') => write(`${opening}[${choices}]${more}${closing}`),
+    /** The usage of all answers with the timings of one, if it is asked for, and `[DONE]`. */
+    end: (usage: object, answer: EndEvent) => {
+      if (includeUsage) {
+        const timings = JSON.stringify(timingsOf(answer))
+        write(`${opening}[],"usage":${JSON.stringify(usage)},"timings":${timings}}\n\n`)
+      }
+      write('data: [DONE]\n\n')
+    },
+    fail: (error: CllmError) => write(`data: ${JSON.stringify(openAiErrorBody(error))}\n\n`),
+  }
 }
 
 /** What the handlers of OpenAI's API share. */
