@@ -26,6 +26,13 @@ const silentMs = 5 * beatMs
 /**
  * Responses and conversations in a folder: a file each, under the name of the API key that made it, so
  * that those of others do not exist for anybody.
+ *
+ * A response that is being computed belongs to one server, whose name (`by`) its file has. That server touches the file
+ * at each beat, and looks whether the name is still its own. Where it did not for {@link silentMs}, another server that
+ * is asked for the response takes it: it writes its own name, and the first one, if it only stood still, ends its work
+ * at its next beat. A file is replaced only as it was read, so that of two servers one takes it. To cancel a response is to
+ * write that it is cancelled; its server finds that at its next beat, keeps what there is of the answer, and takes its
+ * name away.
  */
 export class KeptItems {
   /** This server, for others: a process number is no name between containers. */
@@ -33,9 +40,9 @@ export class KeptItems {
   #listed: Promise<unknown> | undefined
   /** One after the other, as each changes what it has read. */
   #changing: Promise<unknown> = Promise.resolve()
-  /** Ends responses that are computed now. */
+  /** The responses that belong to this server, by scope. */
   readonly #running = new Map<string, Running>()
-  /** What is watched until its server has been silent for long enough: once for each of its beats. */
+  /** Beats of other servers behind which this one waits whether there is another. */
   readonly #watched = new Set<string>()
   /** How many could not be written, by model; conversations have none. */
   readonly unkept = new Map<string, number>()
@@ -44,9 +51,8 @@ export class KeptItems {
 
   /** Keeps it, in place of what was kept before; resolves with whether it is written. */
   async put(owner: string, kept: Kept): Promise<boolean> {
-    return await this.#inTurn(
-      async () => (await this.#write(scopeOf(owner, kept.object.id), kept)) === true,
-    )
+    const scope = scopeOf(owner, kept.object.id)
+    return await this.#inTurn(async () => (await this.#write(scope, kept)) === true)
   }
 
   /**
@@ -149,7 +155,7 @@ export class KeptItems {
       const beat = `${usedAt} ${scope}`
       if (this.#watched.has(beat)) return false
       this.#watched.add(beat)
-      // Clocks of machines differ: only what this one has seen counts.
+      // Clocks of machines differ, so the age of the file says nothing: only what this one has seen counts.
       await pause(clock, silentMs)
       this.#watched.delete(beat)
     }
