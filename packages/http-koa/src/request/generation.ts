@@ -149,9 +149,11 @@ export async function collect(
   { events }: Pick<Generation, 'events'>,
   onText?: (text: string) => void,
 ): Promise<Collected> {
-  let [text, end]: [string, EndEvent?] = ['']
+  let text = ''
+  const tokens: TokenId[] = []
+  const logprobs: TokenLogprobs[] = []
   let promptLogprobs: readonly PromptTokenLogprobs[] = []
-  const [tokens, logprobs]: [TokenId[], TokenLogprobs[]] = [[], []]
+  let end: EndEvent | undefined
   for await (const event of events) {
     onText?.(event.text)
     if (event.type === 'progress') continue
