@@ -15,11 +15,9 @@ const callsPerTurn = 256
  * `setImmediate` or comes from outside has not happened after the others. Elsewhere each call takes a turn
  * of the event loop. A turn is `setImmediate` where there is one, else a message to itself (a browser's
  * timers of 0 ms take 4), else a timer.
- *
- * @param host where these are looked up; default: the global object
  */
-export function eventLoopTurns(host: Host = globalThis): () => Promise<void> {
-  const { process, setImmediate, MessageChannel, setTimeout } = host
+export function eventLoopTurns(): () => Promise<void> {
+  const { process, setImmediate, MessageChannel, setTimeout }: Host = globalThis
   const start = setImmediate ?? (MessageChannel && messagesOf(MessageChannel)) ?? setTimeout
   if (start === undefined) throw new Error('a simulation needs an event loop')
   const { nextTick = start } = process ?? {}

@@ -16,6 +16,9 @@ import { performance } from 'node:perf_hooks'
 
 const milliseconds = z.number().nonnegative()
 
+/** What grows with a count: without any, and for each. */
+const linear = { base: milliseconds, each: milliseconds }
+
 /** Relative errors of predictions against measurements. */
 const fitError = z.object({ mean: z.number(), max: z.number(), steps: z.int() })
 
@@ -29,21 +32,15 @@ export const costFile = z.object({
   measuredAt: z.string(),
   chunkMultiple: z.int().min(1),
   costs: z.object({
-    decode: z.object({
-      alone: milliseconds,
-      base: milliseconds,
-      each: milliseconds,
-      read: milliseconds,
-    }),
+    decode: z.object({ ...linear, alone: milliseconds, read: milliseconds }),
     prefill: z.object({
-      base: milliseconds,
+      ...linear,
       sequence: milliseconds,
-      each: milliseconds,
       pair: milliseconds,
       lonePair: milliseconds,
     }),
-    copy: z.object({ base: milliseconds, each: milliseconds }),
-    loop: z.object({ base: milliseconds, each: milliseconds }),
+    copy: z.object(linear),
+    loop: z.object(linear),
   }),
   /** Of the steps that were fitted, and of mixed ones that were not. */
   error: z.object({ fitted: fitError, heldOut: fitError }),

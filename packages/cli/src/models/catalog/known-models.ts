@@ -60,10 +60,7 @@ export interface DownloadedModel {
 const laterPart = /-(?!00001-)\d{5}-of-\d{5}\.gguf$/
 
 /** The models in the cache folder; none where there is no such folder. */
-export async function downloadedModels(
-  folder: string,
-  entries: readonly CatalogEntry[] = catalog,
-): Promise<DownloadedModel[]> {
+export async function downloadedModels(folder: string): Promise<DownloadedModel[]> {
   const all: string[] = await readdir(folder).catch(() => [])
   const models = all
     .filter((file) => /\.gguf$/i.test(file) && !isProjector(file) && !laterPart.test(file))
@@ -77,7 +74,7 @@ export async function downloadedModels(
       // Such as a link to a disk that is away.
       if (first === undefined) return []
       const bytes = found.reduce((sum, { size }) => sum + size, 0)
-      const name = entries.find((entry) => entry.file === file)?.name ?? path
+      const name = catalog.find((entry) => entry.file === file)?.name ?? path
       return [{ name, bytes, modified: first.mtime.toISOString(), path, files }]
     })
   return (await Promise.all(models)).flat()
