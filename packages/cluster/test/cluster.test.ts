@@ -926,6 +926,20 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     await queue.close()
   })
 
+  void t.test('a command waits for a connection that is made anew', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const bus = await RedisBus.connect({ url: server.url })
+    t.teardown(async () => await bus.close())
+    const { client } = bus.store
+    const isLost = new Promise((resolve) => void client.once('reconnecting', resolve))
+    await ask(server, 'CLIENT', 'KILL', 'TYPE', 'NORMAL')
+    await isLost
+    t.equal(await bus.command('PING'), 'PONG')
+    await server.kill()
+    await t.rejects(bus.command('PING'), { code: 'cluster_unavailable' })
+  })
+
   void t.test('one that pauses writes is away', async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())

@@ -6,6 +6,9 @@ import { after, MailboxReader } from './mailbox-reader.js'
 import { mailboxMs, MailboxWriter, mostRefusedMs } from './mailbox-writer.js'
 import { isOfOldPrimary, type RedisClient as Client, unanswered } from './redis-client.js'
 
+/** Milliseconds for which a command waits for a connection that is made anew. */
+const anewMs = 1000
+
 /**
  * A cluster on Redis (6.2 or later) or Valkey. A mailbox is a stream: its owner reads it with one
  * blocking connection and trims what it has read; a second connection does all else. Both reconnect for
@@ -154,12 +157,10 @@ export class RedisBus implements ClusterBus {
     if (ids.length === 0) return found
     const words = ['MGET', ...ids.map((id) => this.#keyOf(id))]
     const records = (await this.#call(words)) as (string | null)[]
-    const gone: string[] = []
-    for (const [index, id] of ids.entries()) {
-      const record = records[index]
-      if (typeof record === 'string') found.set(id, record)
-      else gone.push(id)
+    for (const [index, record] of records.entries()) {
+      if (record !== null) found.set(ids[index]!, record)
     }
+    const gone = ids.filter((id) => !found.has(id))
     if (gone.length > 0) await this.#call(['SREM', `${this.#prefix}members`, ...gone])
     return found
   }
@@ -198,10 +199,11 @@ export class RedisBus implements ClusterBus {
   }
 
   /**
-   * A server that is no primary any more refuses it and did nothing: it goes to the next one, for 10 s.
+   * A server that is no primary any more refuses it and did nothing: it goes to the next one, for 10 s. So it waits a
+   * second for a connection that is made anew, as that of a process that was stopped.
    *
-   * @param isTold whether such a refusal is told at once, at the start of a process: then it waits for a connection
-   *   instead, as one that had nothing to say while a model was loaded was closed and is made anew
+   * @param isTold whether such a refusal is told at once, at the start of a process: then it waits longer for a
+   *   connection, as one that had nothing to say while a model was loaded was closed
    */
   async #call(
     command: readonly (string | Buffer)[],
@@ -216,9 +218,11 @@ export class RedisBus implements ClusterBus {
       try {
         return await client.sendCommand(command)
       } catch (error) {
-        const isForNow = isTold ? error instanceof ClientOfflineError : isOfOldPrimary(error)
-        if (!isForNow || clock.now() - since >= mostRefusedMs) throw unanswered(error)
-        if (!isTold) await within(clock, mostRefusedMs, this.connections.renew(), () => {})
+        const isOffline = error instanceof ClientOfflineError
+        const patienceMs = isOffline && !isTold ? anewMs : mostRefusedMs
+        const isForNow = isOffline || (!isTold && isOfOldPrimary(error))
+        if (!isForNow || clock.now() - since >= patienceMs) throw unanswered(error)
+        if (!isOffline) await within(clock, mostRefusedMs, this.connections.renew(), () => {})
         await pause(clock, retryMs)
       }
     }
