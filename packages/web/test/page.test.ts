@@ -173,12 +173,15 @@ t.test('a conversation that two tabs go on with has the turns of both', (t) => {
   const chat = emptyConversation('chat', 0)
   const kept = {
     ...chat,
+    title: 'named in the other tab',
+    pinned: true,
     leaf: 'b',
     turns: [turn('a', 'whole'), turn('b', 'other'), turn('c', '')],
   }
   const shown = { ...chat, leaf: 'd', turns: [turn('a', ''), turn('c', 'mine'), turn('d', 'new')] }
   const both = united(kept, shown, 'c')
   t.equal(both.leaf, 'd')
+  t.match(both, { title: 'named in the other tab', pinned: true })
   t.same(
     both.turns.map(({ id, content }) => [id, content]),
     [

@@ -26,6 +26,7 @@ export async function conversations(t: Test, { page }: Visit): Promise<void> {
   await entry('Tabs').waitFor({ state: 'detached' })
   await page.getByRole('button', { name: 'Undo' }).click()
   await entry('Tabs').waitFor()
+  await page.locator('.question').getByText('In two tabs').waitFor()
   await act('Tabs', 'Delete')
   await entry('Tabs').waitFor({ state: 'detached' })
   await page.getByLabel('Import a conversation').setInputFiles(path)

@@ -2,6 +2,9 @@ import { createStore, del, entries, get, update } from 'idb-keyval'
 import { dataUrlOf, isMedia, shownTurns } from './conversation.js'
 import type { Attachment, Conversation, MediaFile, Turn } from './conversation.js'
 
+/** What a conversation is called in the list, and whether it comes first there. */
+export type Marks = Pick<Partial<Conversation>, 'title' | 'pinned'>
+
 const store = createStore('cllm-chat', 'conversations')
 
 /** The conversations that this browser keeps, in order. None where it keeps nothing. */
@@ -38,21 +41,32 @@ export async function keep(conversation: Conversation, answer: string): Promise<
   await update<Conversation>(id, (kept) => united(kept, conversation, answer), store)
 }
 
+/** Changes the title of a conversation as it is kept now, or whether it is listed first. */
+export async function mark(known: Conversation, marks: Marks): Promise<void> {
+  await update<Conversation>(known.id, (kept = known) => ({ ...kept, ...marks }), store)
+}
+
 /** Forgets a conversation. */
 export async function forget(id: string): Promise<void> {
   await del(id, store).catch(() => {})
 }
 
 /**
- * A conversation with what another tab has added to the kept one meanwhile. A turn of both is as it was
- * kept, but for the answer that this tab is filling in: nothing else changes a turn.
+ * A conversation with what another tab has added to the kept one meanwhile, and what that called it. A turn of both
+ * is as it was kept, but for the answer that this tab is filling in: nothing else changes a turn.
  */
 export function united(kept: Conversation | undefined, shown: Conversation, answer: string) {
   if (kept === undefined) return shown
   const own = new Map(shown.turns.map((turn) => [turn.id, turn]))
   const known = new Set(kept.turns.map(({ id }) => id))
   const both = kept.turns.map((turn): Turn => (turn.id === answer && own.get(answer)) || turn)
-  return { ...shown, turns: [...both, ...shown.turns.filter(({ id }) => !known.has(id))] }
+  const { title, pinned = false } = kept
+  return {
+    ...shown,
+    title,
+    pinned,
+    turns: [...both, ...shown.turns.filter(({ id }) => !known.has(id))],
+  }
 }
 
 type Saved = Omit<MediaFile, 'data'> & { readonly data: string }

@@ -7,6 +7,8 @@ import type { Attachment, Conversation, ToolResult, Turn } from './conversation.
 import {
   forget,
   keep,
+  mark,
+  type Marks,
   parseConversations,
   readConversation,
   readHistory,
@@ -63,21 +65,28 @@ export function useChat(
 
   const refresh = async (): Promise<void> => setOthers(await readHistory())
   useEffect(() => {
-    void refresh()
-    return stop
+    const look = (): void => void refresh()
+    look()
+    addEventListener('focus', look) // another tab may have changed the list
+    return () => {
+      removeEventListener('focus', look)
+      stop()
+    }
   }, [])
 
   const show = (next: Conversation): void => {
     current.current = next
     setConversation(next)
   }
-  const store = async (changed: Conversation, answered = ''): Promise<void> => {
-    await keep(changed, answered).catch(({ name }: Error) => {
+  const save = async (work: Promise<unknown>): Promise<void> => {
+    await work.catch(({ name }: Error) => {
       // A private window may have no database at all.
       if (name === 'QuotaExceededError') setNotice({ text: noRoom })
     })
     await refresh()
   }
+  const store = async (changed: Conversation, answered = ''): Promise<void> =>
+    await save(keep(changed, answered))
 
   /** Asks for the answer `id` of a conversation, or for what follows its text; shows and keeps what comes. */
   const run = async (asked: Conversation, id: string, how: ChatSettings): Promise<void> => {
@@ -176,15 +185,18 @@ export function useChat(
         })
       }
     },
-    mark(other: Conversation, changed: Pick<Partial<Conversation>, 'title' | 'pinned'>): void {
-      if (other.id === current.current.id) show({ ...current.current, ...changed })
-      void store({ ...other, ...changed })
+    mark(other: Conversation, marks: Marks): void {
+      if (other.id === current.current.id) show({ ...current.current, ...marks })
+      void save(mark(other, marks))
     },
     remove(other: Conversation): void {
+      const before = current.current
+      const empty = emptyConversation(newId(), Date.now())
       void forget(other.id).then(refresh)
-      if (other.id === current.current.id) show(emptyConversation(newId(), Date.now()))
+      if (other.id === before.id) show(empty)
       const undo = (): void => {
         setNotice(undefined)
+        if (current.current === empty) show(before)
         void store(other)
       }
       setNotice({ text: `“${other.title}” is deleted`, undo })
@@ -193,7 +205,8 @@ export function useChat(
     async take(files: readonly File[]): Promise<void> {
       for (const file of files) {
         try {
-          for (const each of parseConversations(await file.text())) await store(each)
+          const all = parseConversations(await file.text())
+          await save(Promise.all(all.map(async (each) => await keep(each, ''))))
         } catch (error) {
           setNotice({ text: `${file.name}: ${(error as Error).message}` })
         }
