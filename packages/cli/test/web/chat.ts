@@ -42,6 +42,15 @@ export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> 
   const { y, height } = (await refusal.boundingBox())!
   t.ok(y + height <= page.viewportSize()!.height, `why a long question failed is in view: ${y}`)
   await page.getByRole('button', { name: 'New chat' }).click()
+  const asked = page.waitForRequest('**/props?model=stories15m')
+  await page.route('**/props?*', async (route) => await route.fulfill({ status: 503 }))
+  await withSettings(page, async () => {
+    await asked
+    for (const name of ['Temperature', 'Top p', 'Max tokens']) {
+      t.equal(await page.getByLabel(name).getAttribute('placeholder'), 'default', 'not known yet')
+    }
+  })
+  await page.unroute('**/props?*')
   await withSettings(page, async () => {
     await page.getByPlaceholder('0.8').waitFor() // what the server does by default
     await page.getByLabel('Max tokens').fill('30')

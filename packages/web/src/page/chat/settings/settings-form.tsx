@@ -31,12 +31,13 @@ interface SettingsFormProps {
 /** The settings of the chat; what is left empty is the server's default, which is shown in its place. */
 export function SettingsForm({ settings, models, onChange }: SettingsFormProps) {
   const [isOpen, setOpen] = useState(false)
-  const defaults = useDefaults(settings.model, isOpen)
+  const defaults = useDefaults(settings.model || (models[0]?.[1] ?? ''), isOpen)
   const set = (name: Name) => (value: string) => onChange({ ...settings, [name]: value })
   const placeholder = (inProps: string): string => {
     const value = defaults[inProps]
-    if (inProps === 'max_tokens') return value === undefined || value < 0 ? 'no limit' : `${value}`
-    return value === undefined ? 'random' : String(Math.round(1000 * value) / 1000)
+    if (value === undefined) return inProps === '' ? 'random' : 'default'
+    if (inProps === 'max_tokens' && value < 0) return 'no limit'
+    return String(Math.round(1000 * value) / 1000)
   }
   const check = (name: Name, on: string, off: string, text: string) => (
     <Check
