@@ -67,7 +67,7 @@ export class ConstraintGrammars {
     if (known !== undefined) return known
     return bounded(constraint, () => {
       const root = constraint.type === 'gbnf' ? (constraint.root ?? 'root') : 'root'
-      const rules = parseGbnf(gbnfOf(constraint, skipped), root)
+      const rules = parseGbnf(gbnfOf(constraint, skipped), root, this.#tokens)
       const grammar = new TokenGrammar(rules, this.#tokens)
       // what takes too long is refused before any work
       grammar.mask(grammar.begin())

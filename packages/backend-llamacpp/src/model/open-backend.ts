@@ -120,7 +120,7 @@ function assemble(
       vocabulary,
       { inputs: loaded.embeddingInputs, eachToken: settings.pooling === 'none' },
     ),
-    grammars: new ConstraintGrammars(vocabulary, (text) => parts.behind(text)),
+    grammars: new ConstraintGrammars(vocabulary, (text, special) => parts.behind(text, special)),
     clock,
     close,
   })

@@ -2,6 +2,7 @@ import {
   type BatchItem,
   CllmError,
   type Clock,
+  defined,
   type OutputLogprobs,
   type StepOutput,
   type TokenId,
@@ -140,16 +141,13 @@ async function readLogprobs(
   for (const index of order) {
     const item = batch[index]!
     const { position, tokens, logprobs: count, drawLogprobs, scores: scored } = item
-    if (drawLogprobs !== undefined) {
-      outputs[index] = outputs[index]!.map((output) => {
-        const logprobs = samplerOf(item).drawn?.(first + output.position - position)
-        return logprobs === undefined ? output : { ...output, logprobs }
-      })
-    } else if (count !== undefined) {
-      const read: StepOutput[] = []
+    if ((drawLogprobs ?? count) !== undefined) {
+      const [read, sampler]: [StepOutput[], TokenSampler] = [[], samplerOf(item)]
       for (const output of outputs[index]!) {
         const at = first + output.position - position
-        read.push({ ...output, logprobs: await samplerOf(item).logprobs(at, output.token, count) })
+        const isOfDraw = drawLogprobs !== undefined
+        const own = isOfDraw ? sampler.drawn?.(at) : sampler.logprobs(at, output.token, count!)
+        read.push({ ...output, ...defined({ logprobs: await own }) })
       }
       outputs[index] = read
     }

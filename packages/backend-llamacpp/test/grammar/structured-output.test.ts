@@ -530,6 +530,13 @@ t.test('a grammar that no token of the model can keep to fails as such', async (
     backend.release(0)
   }
   t.equal(backend.tokenizer.decode((await request('root ::= "ab"'))[0]!), 'ab')
+  backend.release(0)
+  const [start] = backend.tokenizer.encode('<|im_start|>', { addBos: false })
+  const [named, other] = (await request('root ::= <|im_start|> !<|im_start|>'))[0]!
+  t.equal(named, start)
+  t.not(other, start)
+  const message = /line 1, column 10: there is no token <nothing>/
+  await t.rejects(request('root ::= <nothing>'), { code: 'invalid_constraint', message })
 })
 
 t.test('JSON with text around it, as forced calls have it', async (t) => {

@@ -1,6 +1,6 @@
 import { entryOf } from '@cllm/core'
 import { checkRecursion, ElementKind, type GbnfRules } from './gbnf-rules.js'
-import { GbnfReader, type Amount } from './gbnf-reader.js'
+import { type Amount, GbnfReader, type NamedTokens } from './gbnf-reader.js'
 import { grammarLimits } from '../refuse.js'
 
 /** Elements as pairs of kind and value. */
@@ -11,8 +11,8 @@ type Rule = number[]
  * they are made.
  * @throws CllmError `invalid_constraint` with line and column, or with the rules that begin with themselves
  */
-export function parseGbnf(grammar: string, root: string): GbnfRules {
-  const rules = new GbnfParser(new GbnfReader(grammar)).parse(root)
+export function parseGbnf(grammar: string, root: string, tokens?: NamedTokens): GbnfRules {
+  const rules = new GbnfParser(new GbnfReader(grammar, tokens)).parse(root)
   checkRecursion(rules)
   return rules
 }

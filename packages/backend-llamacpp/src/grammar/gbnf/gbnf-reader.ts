@@ -1,10 +1,11 @@
 import type { CllmError } from '@cllm/core'
 import { ElementKind } from './gbnf-rules.js'
+import type { GrammarTokens } from '../match/token-grammar.js'
 import { grammarLimits, refused } from '../refuse.js'
 
 const nameCharacters = /[A-Za-z0-9-]+/y
 const number = /\d+/y
-const token = /(!?)<\[(\d+)\]>/y
+const token = /(!?)(<(?:\[(\d+)\]|[^>]*)>)/y
 const hexDigits: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 }
 const escapes: Readonly<Record<string, string>> = {
   t: '\t',
@@ -23,6 +24,9 @@ export interface Amount {
   readonly max: number
 }
 
+/** Finds the tokens of texts. */
+export type NamedTokens = Pick<GrammarTokens, 'encode'>
+
 /** Takes in an element of a rule. */
 type AddElement = (kind: number, value: number) => void
 
@@ -30,7 +34,11 @@ type AddElement = (kind: number, value: number) => void
 export class GbnfReader {
   at = 0
 
-  constructor(private readonly text: string) {
+  /** @param tokens - those that the text may name by theirs; default: none */
+  constructor(
+    private readonly text: string,
+    private readonly tokens?: NamedTokens,
+  ) {
     const limit = grammarLimits.characters
     if (text.length > limit) {
       const reason = `it has ${text.length} characters, the limit is ${limit}`
@@ -117,14 +125,16 @@ export class GbnfReader {
     return true
   }
 
-  /** `<[1]>` or `!<[1]>`. */
+  /** `<[1]>` or `<think>`, and `!` before it. */
   token(add: AddElement): boolean {
     const at = this.at
     const found = this.#match(token)
     if (found === undefined) return false
-    const id = Number(found[2])
-    if (id > 0x7fffffff) throw this.problem(`there is no token ${id}`, at)
-    add(found[1] === '!' ? ElementKind.NotToken : ElementKind.Token, id)
+    const [, not, name = '', number] = found
+    const [id = Infinity, more] =
+      number === undefined ? (this.tokens?.encode(name, true) ?? []) : [Number(number)]
+    if (id > 0x7fffffff || more !== undefined) throw this.problem(`there is no token ${name}`, at)
+    add(not === '!' ? ElementKind.NotToken : ElementKind.Token, id)
     return true
   }
 

@@ -20,8 +20,8 @@ export interface GrammarTokens {
   bytes(token: TokenId): Uint8Array
   /** Those with a text that do not end generation. */
   readonly trie: TokenTrie
-  /** The tokens of a text that stands behind another one. */
-  encode(text: string): readonly TokenId[]
+  /** The tokens of a text that stands behind another one; default: none of them is `special`. */
+  encode(text: string, special?: boolean): readonly TokenId[]
 }
 
 /** Bytes of the sets of tokens that are kept: a string of bounded length has one for each length. */

@@ -89,12 +89,10 @@ export const onPool = <A extends readonly unknown[], R>(run: Asynchronous<A, R>)
   promisify(run.async) as unknown as (...args: A) => Promise<R>
 
 /** Runs a native function on libuv's thread pool. */
-export async function runAsync<A extends readonly unknown[], R>(
+export const runAsync = <A extends readonly unknown[], R>(
   run: Asynchronous<A, R>,
   ...args: A
-): Promise<R> {
-  return await onPool(run)(...args)
-}
+): Promise<R> => onPool(run)(...args)
 
 function bindLibrary<T extends Signatures>(path: string, signatures: T): Bound<T> {
   const library = load(path)

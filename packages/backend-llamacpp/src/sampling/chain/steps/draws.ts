@@ -176,7 +176,7 @@ export class DynamicTemperatureDraw implements FinalDraw {
   readonly #least: number
   readonly #most: number
   readonly #exponent: number
-  #temperature = 0
+  temperature = 0
 
   constructor(params: SamplingParams) {
     const temperature = fround(params.temperature)
@@ -186,13 +186,9 @@ export class DynamicTemperatureDraw implements FinalDraw {
     this.#exponent = fround(params.dynamicTemperatureExponent)
   }
 
-  get temperature(): number {
-    return this.#temperature
-  }
-
   pick(candidates: Candidates, random: DrawRandom): TokenId {
-    this.#temperature = this.#temperatureFor(candidates)
-    return new TemperatureDraw(this.#temperature).pick(candidates, random)
+    this.temperature = this.#temperatureFor(candidates)
+    return new TemperatureDraw(this.temperature).pick(candidates, random)
   }
 
   #temperatureFor(candidates: Candidates): number {
