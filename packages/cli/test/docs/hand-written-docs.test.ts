@@ -278,7 +278,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'the description holds together, and every route of it is there',
   ],
   [
-    'each bounds how much work can overtake a request',
+    'each bounds how much can overtake a request',
     'packages/scheduler/test/conformance.test.ts',
     'every order with every batching keeps the bound on overtaking',
   ],
