@@ -75,19 +75,13 @@ export function sum(numbers: readonly number[]): number {
   return total
 }
 
-/** Progress in llama-server's form; `timeMs` from the request's start. */
-export const promptProgress = (event: PromptProgress, timeMs: number) => ({
-  total: event.promptTokens,
-  cache: event.cachedTokens,
-  processed: event.processedTokens,
-  time_ms: Math.round(timeMs),
-})
-
-/** How a streamed answer goes, token by token, as llama-server's `timings_per_token` shows it. */
+/** How a streamed answer goes, as llama-server's `return_progress` and `timings_per_token` show it. */
 export class StreamTimings {
   readonly #started: number
   #first: number | undefined
   #count = 0
+  /** Of the prompt, as far as its progress has told. */
+  #cached = 0
 
   constructor(
     private readonly clock: Clock,
@@ -96,14 +90,16 @@ export class StreamTimings {
     this.#started = clock.now()
   }
 
-  /** Milliseconds since the start. */
-  get elapsedMs(): number {
-    return this.clock.now() - this.#started
+  /** How far the prompt is. */
+  progress({ promptTokens: total, cachedTokens: cache, processedTokens }: PromptProgress): object {
+    this.#cached = cache
+    const time_ms = Math.round(this.clock.now() - this.#started)
+    return { total, cache, processed: processedTokens, time_ms }
   }
 
   /** The timings while the prompt is computed. */
   onPrompt({ processedTokens: processed, cachedTokens: cached }: PromptProgress): object {
-    const ms = processed === cached ? 0 : this.elapsedMs
+    const ms = processed === cached ? 0 : this.clock.now() - this.#started
     return figures([processed, cached, ms], [0, 0])
   }
 
@@ -113,6 +109,6 @@ export class StreamTimings {
     this.#first ??= now
     this.#count++
     const promptMs = this.#first - this.#started
-    return figures([this.promptTokens, 0, promptMs], [this.#count, now - this.#first])
+    return figures([this.promptTokens, this.#cached, promptMs], [this.#count, now - this.#first])
   }
 }

@@ -14,7 +14,7 @@ import type {
 } from '../../request/generation.js'
 import { promptTextWithBos } from '../../request/prompt-text.js'
 import { expectedField } from '../../request/refusals.js'
-import { promptProgress, StreamTimings, timingsOf } from '../../request/usage.js'
+import { StreamTimings, timingsOf } from '../../request/usage.js'
 import { encoded, eventStream } from '../../routes/route.js'
 import type { Answer, Call, CallOf, Encoder } from '../../routes/route.js'
 import {
@@ -123,7 +123,7 @@ function chunks(
         ...(isTimed && { timings: isToken ? timings.onToken() : timings.onPrompt(event) }),
         ...(isToken
           ? probabilities(event.logprobs ? [event.logprobs] : [], about.request)
-          : { prompt_progress: promptProgress(event, timings.elapsedMs) }),
+          : { prompt_progress: timings.progress(event) }),
       })
     },
     fail: (error) => send(llamaServerErrorBody(error)),

@@ -5,7 +5,7 @@ import { mergeGenerations, startGenerations } from '../../request/generation.js'
 import type { EndEvent, Generation, MergedEvent } from '../../request/generation.js'
 import { startThinking } from '../../request/limit-thinking.js'
 import { countPrompt, promptTextWithBos } from '../../request/prompt-text.js'
-import { timingsOf, usageOf, promptProgress, StreamTimings } from '../../request/usage.js'
+import { timingsOf, usageOf, StreamTimings } from '../../request/usage.js'
 import { encoded, eventStream } from '../../routes/route.js'
 import type { Answer, CallOf, Call, Encoder } from '../../routes/route.js'
 import { likelihoodOf } from '../llama-server/completion.js'
@@ -166,7 +166,7 @@ class ChoiceStream {
   /** Writes what an event completes; at the end all that was held back. */
   push(event: MergedEvent['event']): void {
     if (event.type === 'progress') {
-      const progress = JSON.stringify(promptProgress(event, this.timings.elapsedMs))
+      const progress = JSON.stringify(this.timings.progress(event))
       this.send('{}', null, `,"prompt_progress":${progress}`)
       return
     }

@@ -8,7 +8,7 @@ import { expectedField, unsupported } from '../../request/refusals.js'
 import { anyTokensField, sharedFields, sharedSettings, askedConstraints } from './openai-fields.js'
 import { collect, mergeGenerations, startGenerations } from '../../request/generation.js'
 import type { Collected, EndEvent, MergedEvent } from '../../request/generation.js'
-import { promptProgress, sum, timingsOf, usageOf } from '../../request/usage.js'
+import { StreamTimings, sum, timingsOf, usageOf } from '../../request/usage.js'
 import { type Call, type CallOf, encoded, type Encoder, eventStream } from '../../routes/route.js'
 import { secondsNow, unknownFingerprint, chunkWriter, textLogprobs } from './openai-answer.js'
 import type { OpenAiContext } from './openai-answer.js'
@@ -184,7 +184,7 @@ function completionChunks(
       more,
     )
   const ended: { readonly end: EndEvent }[] = []
-  const began = clock.now()
+  const since = new StreamTimings(clock, 0)
   return {
     begin() {
       if (isScored(fields)) return
@@ -192,7 +192,7 @@ function completionChunks(
     },
     push({ index, event }) {
       if (event.type === 'progress') {
-        const progress = JSON.stringify(promptProgress(event, clock.now() - began))
+        const progress = JSON.stringify(since.progress(event))
         chunks.send('', `,"prompt_progress":${progress}`)
         return
       }

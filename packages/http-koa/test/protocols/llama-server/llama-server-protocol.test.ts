@@ -304,8 +304,11 @@ testEach('progress of a prompt', async (t) => {
     ],
   )
   t.ok(first.every(({ total, cache }) => total === count && cache === 0))
-  const again = progressOf(await stream('/completion', { prompt, n_predict: 2 }))
+  const events = await stream('/completion', { prompt, n_predict: 2 })
+  const again = progressOf(events)
   t.ok(again[0]!.cache > 0)
+  const told = events.map(({ timings }) => (timings as { cache_n: number }).cache_n)
+  t.same([...new Set(told)], [again[0]!.cache], 'with each token as at the end')
   t.equal(again[0]!.processed, again[0]!.cache)
   t.equal(again.at(-1)!.processed, count)
   const messages = [{ role: 'user', content: prompt }]

@@ -4,7 +4,7 @@ import type { AnswerPart, ToolCall } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import type { EndEvent, Generation, GenerationEvent } from '../../../request/generation.js'
 import type { JsonObject } from '../../../fields/fields.js'
-import { promptProgress, StreamTimings, timingsOf } from '../../../request/usage.js'
+import { StreamTimings, timingsOf } from '../../../request/usage.js'
 import type { Call, Encoder } from '../../../routes/route.js'
 import { openAiErrorBody, responseLogprob } from '../openai-answer.js'
 import { CustomInput, type ClientFunction, type FunctionsByName } from '../openai-tools.js'
@@ -179,7 +179,7 @@ export function responseEvents(
     },
     push(event) {
       if (event.type === 'progress') {
-        const prompt_progress = promptProgress(event, timings.elapsedMs)
+        const prompt_progress = timings.progress(event)
         send('response.in_progress', { response: head, prompt_progress })
         return
       }
