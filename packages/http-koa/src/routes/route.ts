@@ -288,6 +288,10 @@ export function encoded<Event>(
       encoder = create((text) => writer.write(text))
       await encodeAll(encoder, events)
     },
-    (error) => encoder?.fail(error),
+    (error) => {
+      // without one the client is disconnected: it must not take nothing for the whole answer
+      if (encoder === undefined) throw error
+      return encoder.fail(error)
+    },
   )
 }

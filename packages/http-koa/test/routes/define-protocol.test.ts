@@ -11,7 +11,7 @@ import {
   defineProtocol,
   protocolsPlugin,
 } from '@cllm/http-koa'
-import { Reply, StreamReply } from '@cllm/http-koa/protocol'
+import { encoded, Reply, StreamReply } from '@cllm/http-koa/protocol'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
 import { serveDirectory } from '../serve-directory.js'
@@ -217,6 +217,14 @@ t.test('what a handler answers that is no JSON is told in the words of its proto
   ] as const) {
     const server = await serveNamed(t, await registryWith(pinging({}, { handle: () => answer })))
     t.equal(await (await server.get('/ping')).text(), text)
+  }
+})
+
+t.test('a stream whose encoder is not made is cut off, not ended', async (t) => {
+  for (const create of [throwing, () => undefined]) {
+    const handle = () => encoded('text/event-stream', [] as never, create as never)
+    const server = await serveNamed(t, await registryWith(pinging({}, { handle })))
+    await t.rejects((await server.get('/ping')).text())
   }
 })
 
