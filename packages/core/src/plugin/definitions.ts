@@ -215,7 +215,9 @@ export class SamplerCatalog extends Definitions<SamplerDefinition> {
     return {
       apply(logits, place) {
         try {
-          synchronous(processor.apply(logits, place), 'apply')
+          const made: unknown = synchronous(processor.apply(logits, place), 'apply')
+          if (!ArrayBuffer.isView(made) || made.buffer === logits.buffer) return
+          throw new TypeError('apply returned other logits: it changes those that it is given')
         } catch (cause) {
           // Else the backend, which calls it, is blamed.
           const message = `sampler "${name}": ${messageOf(cause)}`

@@ -15,7 +15,7 @@ const ban = defineSampler({
   },
 })
 
-t.test('a sampler that throws, or is async after all, is named in place of its backend', (t) => {
+t.test('a sampler that fails is named in place of its backend', (t) => {
   const { samplers } = new PluginRegistry()
   const fails = (name: string, apply: () => unknown) =>
     samplers.add({ name, doc: 'Fails.', create: () => ({ apply }) })
@@ -23,11 +23,13 @@ t.test('a sampler that throws, or is async after all, is named in place of its b
     throw new Error('no luck')
   })
   fails('late', async () => await Promise.reject(new Error('no luck')))
+  fails('other', () => new Float32Array(2))
   const place = { position: 0, tokens: [] }
   const apply = (name: string) => () =>
     samplers.create([{ name }], context)[0]?.apply(new Float32Array(2), place)
   const code = 'plugin_invalid'
   t.throws(apply('throwing'), { code, message: 'sampler "throwing": no luck' })
+  t.throws(apply('other'), { code, message: /^sampler "other": apply returned other logits/ })
   t.throws(apply('late'), { code, message: /^sampler "late": apply returned a promise/ })
   t.end()
 })

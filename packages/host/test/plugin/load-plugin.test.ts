@@ -386,6 +386,18 @@ t.test('a part that lacks a method is named before it is asked for it', (t) => {
   t.end()
 })
 
+t.test('a tokenizer may give the same list again', async (t) => {
+  const registry = new PluginRegistry()
+  const known = [5, 6, 7]
+  registry.provide(TOKENIZER, 'cached', ({ original }) => over(original(), { encode: () => known }))
+  const { ask } = engineWith(registry, { tokenizer: 'cached' })
+  for (const _ of [1, 2]) {
+    const { end } = await ask([], { prompt: { text: 'anything' } })
+    t.equal(end?.usage.promptTokens, 3)
+  }
+  t.same(known, [5, 6, 7])
+})
+
 t.test('a logger that fails ends nothing, and loses no line', async (t) => {
   const failing = (): never => {
     throw new Error('disk full')

@@ -103,6 +103,23 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
     }
   })
 
+  await check(t, 'decoders do not disturb each other', () => {
+    const all = texts.map((text) => {
+      return { decoder: tokenizer.createDecoder(), tokens: tokenizer.encode(text, plain), said: '' }
+    })
+    const longest = Math.max(...all.map(({ tokens }) => tokens.length))
+    for (let index = 0; index < longest; index++) {
+      for (const one of all) {
+        const token = one.tokens[index]
+        if (token !== undefined) one.said += one.decoder.push(token)
+      }
+    }
+    assert.deepEqual(
+      all.map(({ said, decoder }) => said + decoder.end()),
+      texts,
+    )
+  })
+
   await check(t, 'no token has more than maxTokenBytes bytes', () => {
     const every = Math.ceil(tokenizer.vocabularySize / checkedTokens)
     for (let token = 0; token < tokenizer.vocabularySize; token += every) {

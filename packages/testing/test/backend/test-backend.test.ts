@@ -5,6 +5,7 @@ import {
   type ChatMessage,
   type OutputConstraint,
   type SamplingParams,
+  type TokenDecoder,
   type TokenId,
   type Tokenizer,
 } from '@cllm/core'
@@ -399,6 +400,19 @@ const broken: [string, RegExp, () => Backend][] = [
       withTokenizer((tokenizer) => ({
         decode: (tokens) => tokenizer.decode(tokens.filter((token) => token >= 0 && token < 300)),
       })),
+  ],
+  [
+    'has one decoder for all texts',
+    /decoders do not disturb each other/,
+    () =>
+      withTokenizer((tokenizer) => {
+        let latest: TokenDecoder
+        const createDecoder = (before?: readonly TokenId[]): TokenDecoder => {
+          latest = tokenizer.createDecoder(before)
+          return { push: (token) => latest.push(token), end: () => latest.end() }
+        }
+        return { createDecoder }
+      }),
   ],
   [
     'renders nothing',

@@ -72,12 +72,12 @@ export function resolvePrompt(
         : tokenizer.encodeInParts?.(prompt.text)
     if (parts !== undefined) return readSlowly(parts, context, ensureWanted)
   }
-  return checkLength(
+  const tokens =
     'messages' in prompt
-      ? [...tokenizer.renderChat(prompt.messages, prompt.template).tokens]
-      : tokenizer.encode(prompt.text),
-    context,
-  )
+      ? tokenizer.renderChat(prompt.messages, prompt.template).tokens
+      : tokenizer.encode(prompt.text)
+  // A copy: the answer goes behind it, and a tokenizer of a plug-in may give the same list again.
+  return checkLength([...tokens], context)
 }
 
 /**
