@@ -248,6 +248,7 @@ testEach('embeddings through every API', async (t) => {
     ['/v1/embeddings', { input: [] }, /^input/],
     ['/v1/embeddings', { input: ['a', {}] }, /^input/],
     ['/v1/embeddings', { input: 'a', dimensions: 0 }, /^dimensions/],
+    ['/v1/embeddings', { input: 'a', embd_normalize: -1 }, /^embd_normalize: expected 2/],
     ['/v1/embeddings', { input: 'a', dimensions: 9999 }, /^dimensions: expected at most \d/],
     ['/v1/embeddings', { input: 'a', encoding_format: 'hex' }, /^encoding_format/],
     ['/v1/embeddings', { input: long }, /tokens, a slot holds 16/],

@@ -50,6 +50,7 @@ const embeddingsSchema = z.object({
   model: z.string('a name').optional(),
   encoding_format: z.enum(['float', 'base64'], 'float or base64').optional(),
   dimensions: integer(1, largest).optional(),
+  embd_normalize: z.literal(2, '2: vectors always have the Euclidean length 1').optional(),
   user: z.string('a string').optional(),
 })
 
