@@ -124,12 +124,12 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
       const ended = directory.close()
       // Streams that are cut short have an error event to send yet.
       const cut = clock.now() + (graceMs > 0 ? flushMs : 0)
+      const lateMs = cut + flushMs - clock.now()
       const closing = each(async (transport) => {
-        const late = () => {
+        await within(clock, lateMs, transport.close(cut), () => {
           const message = `transport "${transport.name}": it is not closed ${flushMs / 1000} s after its deadline`
           throw new CllmError('plugin_invalid', message)
-        }
-        await within(clock, cut + flushMs - clock.now(), transport.close(cut), late)
+        })
       })
       await ended
       const failure = [...(await told), ...(await closing)].find(
