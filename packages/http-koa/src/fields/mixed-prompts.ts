@@ -63,10 +63,7 @@ async function readPrompt(client: EngineClient, prompt: MixedPrompt): Promise<Pr
   if (!Array.isArray(prompt)) {
     const part = prompt as PromptPart
     if (hasFiles(part)) return withFiles(part, (await client.info()).model)
-    const text = textOf(part)
-    // what a model puts in front of every text is a prompt without one, too
-    const tokens = text === '' ? await client.tokenize(text) : []
-    return tokens.length > 0 ? { tokens } : { text }
+    return { text: textOf(part) }
   }
   const parts = prompt as readonly PromptPart[]
   if (parts.every(isToken)) return { tokens: parts }

@@ -80,7 +80,7 @@ export const requestFor = (
   defaults: ProtocolDefaults,
 ): GenerateRequest => buildRequest(prompt, settings, withModelDefaults(client, defaults))
 
-/** The requests for several prompts, each of them so many times; nothing at all is where a text begins. */
+/** The requests for several prompts, each so many times; an empty one is what a model puts in front of every text. */
 export async function requestsFor(
   client: EngineClient,
   prompts: readonly Prompt[],

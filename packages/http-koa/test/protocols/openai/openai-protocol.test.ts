@@ -420,6 +420,8 @@ testEach("Mistral's completions of gaps", async (t) => {
   })
   t.match(chunks.at(-1), { choices: [{ finish_reason: 'stop' }], usage })
   t.notOk(chunks.some((chunk, index) => 'usage' in chunk && index < chunks.length - 1))
+  const behindNothing = (await ask(path, { prompt: '', suffix: ';', max_tokens: 2 })).json
+  t.match(behindNothing, { usage: { prompt_tokens: 5 } }, 'a text begins once')
   for (const suffix of ['', undefined]) {
     t.match((await ask(path, { prompt: 'euro', suffix, max_tokens: 2 })).json, {
       choices: [{ message: { content: 'a' }, finish_reason: 'length' }],
