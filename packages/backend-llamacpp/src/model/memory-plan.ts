@@ -151,11 +151,10 @@ export function gigabytes(bytes: number): string {
 
 /** llama.cpp reserves buffers for a full batch, and for as many logits as it can give out. */
 function computeBytes(model: ModelShape, settings: MemorySettings): number {
-  const { batchSize, slots, contextSize, kvTokens, kvUnified, flashAttention } = settings
+  const { batchSize, slots, kvUnified, flashAttention } = settings
   const { ubatchSize = batchSize, outputs = batchSize } = settings
   // A token is compared with all cells that its slot shares.
-  const isShared = kvTokens !== undefined || kvUnified === 'on'
-  const cells = isShared ? cellsOf(settings) : paddedContext(contextSize)
+  const cells = cellsOf({ ...settings, slots: kvUnified === 'on' ? slots : 1 })
   const attention = model.attentionHeads * (model.keyLength + model.valueLength)
   const hidden = 4 * model.hiddenSize + 2 * model.feedForwardSize + attention
   const scores = flashAttention === false ? model.attentionHeads * cells : 0
