@@ -55,9 +55,10 @@ export async function filesAndPairs(t: Test, { page }: Visit): Promise<void> {
   }
   await page
     .getByLabel('Attach files')
-    .setInputFiles([file('a.txt', 'text/plain', 'A red ball.'), file('b', '', 'bytes\0')])
+    .setInputFiles([file('b', '', 'bytes\0'), file('a.txt', 'text/plain', 'A red ball.')])
   await page.getByText('b: not a text file').waitFor()
   t.same(await question.locator('li.chip span:first-of-type').allInnerTexts(), ['a.txt'])
+  t.ok(await page.getByText('b: not a text file').isVisible(), 'also behind one that is taken')
   const asked = page.waitForRequest('**/v1/chat/completions')
   await page.getByLabel('Message', { exact: true }).fill('What is red?')
   await page.keyboard.press('Enter')
@@ -98,6 +99,12 @@ const isFull = `IDBObjectStore.prototype.put = () => {
   throw new DOMException('full', 'QuotaExceededError')
 }`
 
+/** In the page: a browser that blocks cookies. */
+const denied = `for (const name of ['localStorage', 'sessionStorage', 'indexedDB']) {
+  const get = () => { throw new DOMException('denied', 'SecurityError') }
+  Object.defineProperty(window, name, { get, configurable: true })
+}`
+
 /** What came of an answer that breaks off stays, and a browser without room says so. */
 export async function troubles(t: Test, { page }: Visit): Promise<void> {
   const ask = async (question: string): Promise<void> => {
@@ -116,4 +123,10 @@ export async function troubles(t: Test, { page }: Visit): Promise<void> {
   await ask('Is there room?')
   await page.getByText('This browser has no room left').waitFor()
   await page.reload()
+  const blocking = await page.context().newPage()
+  await blocking.addInitScript(denied)
+  await blocking.goto(page.url())
+  await blocking.getByRole('button', { name: 'Dark' }).click()
+  await blocking.getByLabel('Message', { exact: true }).waitFor()
+  await blocking.close()
 }

@@ -53,16 +53,17 @@ export function Composer({ chat, field, model, inputs, system, onEditLast }: Com
   }
   const attach = async (chosen: readonly File[]): Promise<void> => {
     const others = [...files]
+    const problems: string[] = []
     for (const file of chosen) {
       try {
         const read = await readAttachment(file, inputs)
         add(read, others)
         others.push(read)
-        setProblem(undefined)
       } catch (error) {
-        setProblem((error as Error).message)
+        problems.push((error as Error).message)
       }
     }
+    setProblem(problems.join('; ') || undefined)
   }
   const paste = (event: ClipboardEvent): void => {
     const { files: pasted } = event.clipboardData ?? { files: [] }
