@@ -553,7 +553,7 @@ async function tlsAndUsers(t: Test): Promise<void> {
   t.teardown(async () => await server.kill())
   await t.rejects(RedisBus.connect({ url: server.urlFor('front', 'FRONT') }), {
     code: 'cluster_unavailable',
-    message: /self-signed/,
+    message: /self-signed certificate \(--cluster-ca must name/,
   })
   const ca = readFileSync(tls.cert, 'utf8')
   const as = async (user: string) =>

@@ -93,6 +93,7 @@ const hints: readonly (readonly [about: RegExp, hint: string])[] = [
   [/^MISCONF/, 'it cannot write to its disk'],
   [/^NOPERM/, 'its user lacks a right that deploy/redis/users.acl has'],
   [/^(WRONGPASS|NOAUTH|ERR AUTH)/, 'the URL has the wrong user or password, or none'],
+  [/certificate/, '--cluster-ca must name who has signed it, and the URL be of a name in it'],
   [/unknown command|syntax error/i, 'Redis 6.2 or later, or Valkey, is needed'],
 ]
 
@@ -109,10 +110,12 @@ export function isOfOldPrimary(error: unknown): boolean {
   return error instanceof Error && /(^|-)(READONLY|MASTERDOWN|UNBLOCKED)\b/.test(error.message)
 }
 
-/** What a server's refusal means; undefined for another kind of failure. */
+/** What a server's refusal, or one of its certificate, means; undefined for another kind of failure. */
 export function refusalOf(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined
   // A read that waits ends so when the server becomes a primary or a replica.
-  if (!(error instanceof ErrorReply) || error.message.startsWith('UNBLOCKED')) return undefined
+  const isReply = error instanceof ErrorReply && !error.message.startsWith('UNBLOCKED')
+  if (!isReply && !error.message.includes('certificate')) return undefined
   const [, hint] = hints.find(([about]) => about.test(error.message)) ?? []
   return hint === undefined ? error.message : `${error.message} (${hint})`
 }
