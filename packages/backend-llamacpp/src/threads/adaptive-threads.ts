@@ -110,6 +110,8 @@ export class ThreadTuner {
   #next: Record<Direction, number>
   /** When it is asked again what to try, unless passes become slow before. */
   #asksAt = 0
+  /** When it is known how many cores are free since the last trial. */
+  #notesAt = Infinity
   /** Free cores when more threads were tried last in vain. */
   #freeInVain = -Infinity
 
@@ -156,12 +158,16 @@ export class ThreadTuner {
     const now = this.options.clock.now()
     if (now < this.#asksAt) return undefined
     this.#asksAt = now + questionMs
-    const isGrave = isAlone && threads > 1 && threads / (threads - 1) > unnoticed
     // Also before a trial is due: a look after a long time would tell of all of it.
-    const isCrowded = isGrave && this.options.load.freeCores < threads - 0.5
-    if (threads > 1 && now >= this.#next.fewer && (isCrowded || !isGrave)) return 'fewer'
-    if (threads === this.options.most) return undefined
     const { freeCores } = this.options.load
+    if (now >= this.#notesAt && freeCores < Infinity) {
+      this.best = { threads, freeCores }
+      this.#notesAt = Infinity
+    }
+    const isGrave = isAlone && threads / (threads - 1) > unnoticed
+    const mayTryFewer = now >= this.#next.fewer && (!isGrave || freeCores < threads - 0.5)
+    if (threads > 1 && mayTryFewer) return 'fewer'
+    if (threads === this.options.most) return undefined
     const isFreer = freeCores > this.#freeInVain + 0.3
     const mayTryMore = isFreer || (now >= this.#next.more && !isAlone)
     return freeCores >= threads + 0.5 && mayTryMore ? 'more' : undefined
@@ -193,19 +199,18 @@ export class ThreadTuner {
     const now = this.options.clock.now()
     this.#trial = undefined
     this.#asksAt = now
+    this.#notesAt = now + questionMs
     this.#hasBegun = true
     this.#slow = noPasses
     this.#freeInVain = -Infinity
-    if (isBetter) this.#threads = threads
-    const { freeCores } = this.options.load
-    if (freeCores < Infinity) this.best = { threads: this.#threads, freeCores }
     if (isBetter) {
+      this.#threads = threads
       // The way back is not better; further on may be.
       this.#next = { ...this.#next, fewer: now + leastWait.fewer, more: now + leastWait.more }
       this.#next[direction] = now
       return
     }
-    if (direction === 'more') this.#freeInVain = freeCores
+    if (direction === 'more') this.#freeInVain = this.options.load.freeCores
     this.#next[direction] = now + Math.max(leastWait[direction], lostMs / trialShare)
   }
 }

@@ -139,6 +139,29 @@ t.test('the load is read twice a second, however many passes there are', async (
   }
 })
 
+t.test('what proved best beside a neighbour is not told as of a free machine', async (t) => {
+  const machine = new Machine(4, 20)
+  let busyMs = 0
+  let at = 0
+  // Counted over the time since the last look, as the system does.
+  const load = new MachineLoad(machine.clock, () => {
+    const now = machine.clock.now()
+    busyMs += machine.busy * (now - at)
+    at = now
+    return { cores: 4, busyMs, ownMs: 0 }
+  })
+  Object.defineProperty(machine, 'freeCores', { get: () => load.freeCores })
+  machine.run(3000)
+  for (let ms = 100; ms < 600; ms += 100) {
+    machine.busy = 0
+    machine.run(5000 + ms, 1, true)
+    machine.busy = 1
+    machine.run(2000, 1, true)
+    t.match(machine.tuner.best, { threads: 3 }, `${ms}`)
+    t.ok(machine.tuner.best!.freeCores < 3.5, `${machine.tuner.best!.freeCores} at ${ms}`)
+  }
+})
+
 t.test('the number follows the load until another was tried', async (t) => {
   const clock = new SimulatedClock()
   const load = { freeCores: Infinity }
