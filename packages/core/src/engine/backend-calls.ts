@@ -9,7 +9,7 @@ import type {
 } from '../contracts/model/backend.js'
 import type { TokenId } from '../contracts/model/tokenizer.js'
 import { isToken } from './input/check-request.js'
-import { CllmError } from '../errors/cllm-error.js'
+import { CllmError, messageOf } from '../errors/cllm-error.js'
 
 /** A step's outputs, or in place of an item's what is wrong with them. */
 export type CheckedOutputs = readonly (readonly StepOutput[] | CllmError)[]
@@ -115,9 +115,16 @@ export function checkOutputs(
   let checked: (readonly StepOutput[] | CllmError)[] | undefined
   for (const [index, item] of items.entries()) {
     const error = result?.errors?.get(index) ?? problemOf(backend, item, outputs[index])
-    if (error !== undefined) (checked ??= [...outputs])[index] = error
+    if (error !== undefined) (checked ??= [...outputs])[index] = toError(error)
   }
   return checked ?? outputs
+}
+
+/** What a backend threw, or gave as an error: in plain JavaScript it may be anything. */
+export function toError(error: unknown): CllmError {
+  if (CllmError.isInstance(error)) return error
+  const message = `The backend failed: ${messageOf(error)}`
+  return new CllmError('backend_failed', message, { cause: error })
 }
 
 function problemOf(

@@ -62,6 +62,20 @@ t.test(
   },
 )
 
+t.test('an item fails with what its backend gives as its error', async (t) => {
+  const made = rig({ slots: 2 })
+  const { ask, backend } = made
+  const step = backend.step.bind(backend)
+  backend.step = async (batch) => {
+    return { ...(await step(batch)), errors: new Map([[0, new Error('boom') as never]]) }
+  }
+  const { error } = await ask(greedy(promptOf(9), 3))
+  t.match(error, { code: 'backend_failed', message: 'The backend failed: boom' })
+  backend.step = step
+  t.same((await ask(greedy(promptOf(9), 3))).tokens, expectedTokens(backend, promptOf(9), 3))
+  await isDone(t, made)
+})
+
 t.test('a copy with a wrong count is computed instead', async (t) => {
   for (const came of [undefined, NaN, -1, 1e6]) {
     const made = rig({ slots: 2 })

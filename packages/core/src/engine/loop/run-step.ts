@@ -9,10 +9,10 @@ import type {
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { chunkEnd, mediaWithin } from '../input/resolve-media.js'
 import type { ComputedPart, Plan } from '../../contracts/scheduling/scheduler-policy.js'
-import { CllmError, messageOf } from '../../errors/cllm-error.js'
+import { CllmError } from '../../errors/cllm-error.js'
 import type { RunningSet } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { type CheckedOutputs, checkOutputs } from '../backend-calls.js'
+import { type CheckedOutputs, checkOutputs, toError } from '../backend-calls.js'
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 
 /** A sequence's share of a step. */
@@ -169,12 +169,6 @@ function scoresOf(sequence: Sequence, first: number, end: number): ScoredTokens 
   const tokens = sequence.tokens.slice(from + 1, Math.min(end + 1, promptTokens))
   if (tokens.length === 0) return undefined
   return { position: from, tokens, top: request.promptLogprobs ?? 0 }
-}
-
-function toError(error: unknown): CllmError {
-  if (CllmError.isInstance(error)) return error
-  const message = `The backend failed: ${messageOf(error)}`
-  return new CllmError('backend_failed', message, { cause: error })
 }
 
 /** The record of a step that was computed until `now`, before its tokens are appended. */
