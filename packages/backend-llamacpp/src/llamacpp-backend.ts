@@ -146,7 +146,9 @@ export class LlamaCppBackend implements Backend {
     if (batch.length > 0) this.adapters?.prepare(batch)
     const { stateful } = this.parts
     const isMixed = stateful !== undefined && batch.some(({ media }) => media !== undefined)
-    return isMixed ? await this.#stepMixed(batch, stateful) : await this.#step(batch)
+    return isMixed
+      ? await this.#stepMixed(batch, stateful)
+      : await this.#step(batch, true, batch.length)
   }
 
   /** A step whose prompts have images, too. */
@@ -158,7 +160,7 @@ export class LlamaCppBackend implements Backend {
     try {
       // a part of an image cannot be taken off again
       const isWithin = batch.some(({ media }) => (media?.[0]?.shape?.skipped ?? 0) > 0)
-      const result = await this.#step(items, !isWithin)
+      const result = await this.#step(items, !isWithin, batch.length)
       if (result.isInterrupted === true) undoVectors(batch, cells)
       const inPlace = <T>(of: readonly (readonly T[])[]) =>
         batch.map((_, index) => of[places.indexOf(index)] ?? [])
@@ -171,7 +173,8 @@ export class LlamaCppBackend implements Backend {
     }
   }
 
-  async #step(batch: readonly BatchItem[], canLeave = true): Promise<StepResult> {
+  /** @param all - how many items may fail: it throws where each has */
+  async #step(batch: readonly BatchItem[], canLeave: boolean, all: number): Promise<StepResult> {
     const { cells, vocabulary, clock, threads, samplers, kvUnified } = this.parts
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs: (readonly StepOutput[])[] = []
@@ -197,7 +200,7 @@ export class LlamaCppBackend implements Backend {
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
       }
-      if (errors.size === batch.length) throw errors.get(0)
+      if (errors.size === all) throw errors.get(0)
     } catch (error) {
       for (const { slot } of items) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')

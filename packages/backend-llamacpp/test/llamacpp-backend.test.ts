@@ -357,6 +357,24 @@ t.test('a draw that fails ends no other, nor the step before one is over', async
   t.same((await backend.step([alone])).outputs, [[{ position: last, token: known![0] }]])
 })
 
+t.test('what was drawn before a draw that fails behind a draft stands', async (t) => {
+  const backend = await openTiny(t)
+  const tokens = backend.tokenizer.encode('One day a dragon')
+  const last = tokens.length - 1
+  const [known] = await generate(backend, [{ slot: 0, tokens, params: greedy, count: 3 }])
+  backend.release(0)
+  const apply = (_: Float32Array, { position }: { readonly position: number }): void => {
+    if (position >= last + 2) throw new Error('no draw')
+  }
+  const processors = [{ apply }]
+  const sampler = backend.createSampler(sampling(greedy), tokens, tokens.length, processors)
+  const drafts = known!.slice(0, 2)
+  const outputs = [last, last + 1, last + 2]
+  const item = { slot: 0, position: 0, tokens: [...tokens, ...drafts], outputs, drafts: 2, sampler }
+  const drawn = (await backend.step([item])).outputs[0]?.map(({ token }) => token)
+  t.same(drawn, drafts, 'as if the next one were refuted')
+})
+
 t.test('a slot whose window is lost with a step that fails is empty', async (t) => {
   const size = { contextSize: 1024, batchSize: 512, ubatchSize: 64 }
   const backend = await openTiny(t, { kind: 'gemma3', ...size })

@@ -113,7 +113,9 @@ async function drawSeveral(
     }
     outputs[index] = drawn
   } catch (error) {
-    errors.set(index, CllmError.from(error, 'backend_failed'))
+    // What was drawn before stands, as where a draft is refuted: the next step fails, if there is one.
+    if (item.drafts !== undefined && drawn.length > 0) outputs[index] = drawn
+    else errors.set(index, CllmError.from(error, 'backend_failed'))
   }
 }
 
@@ -142,7 +144,8 @@ async function readLogprobs(
     const item = batch[index]!
     const { position, tokens, logprobs: count, drawLogprobs, scores: scored } = item
     if ((drawLogprobs ?? count) !== undefined) {
-      const [read, sampler]: [StepOutput[], TokenSampler] = [[], samplerOf(item)]
+      const sampler = samplerOf(item)
+      const read: StepOutput[] = []
       for (const output of outputs[index]!) {
         const at = first + output.position - position
         const isOfDraw = drawLogprobs !== undefined

@@ -126,6 +126,22 @@ t.test('scores go to the items that asked, beside one that ends in an image', as
   sampler.dispose()
 })
 
+t.test('a draw that fails ends no item beside it that ends in an image', async (t) => {
+  const { backend, media } = await open(t, 'llama')
+  const apply = (): void => {
+    throw new Error('no draw')
+  }
+  const sampler = backend.createSampler(sampling(), prompt, prompt.length, [{ apply }])
+  const image = { slot: 0, position: 0, tokens: prompt.slice(3, 12), outputs: [] }
+  const { outputs, errors } = await backend.step([
+    { ...image, media: [{ ...media[0]!, start: 0 }] },
+    { slot: 1, position: 0, tokens: prompt.slice(0, 5), outputs: [4], sampler },
+  ])
+  t.same(outputs, [[], []])
+  t.same([...errors!.keys()], [1])
+  sampler.dispose()
+})
+
 t.test('a step that fails leaves the slots as they were', async (t) => {
   const { backend, media, width } = await open(t, 'llama')
   const [span] = media
