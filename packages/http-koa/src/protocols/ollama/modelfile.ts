@@ -115,7 +115,7 @@ export function readModelfile(text: string): Modelfile {
 function* instructionsOf(text: string) {
   const lines = text.split('\n')
   for (let at = 0; at < lines.length; at++) {
-    const line = lines[at]!.trim()
+    const line = lines[at]!.trimStart()
     if (line === '' || line.startsWith('#')) continue
     const [, word = '', rest = ''] = /^(\w+)\s*(.*)$/.exec(line) ?? []
     let value = rest

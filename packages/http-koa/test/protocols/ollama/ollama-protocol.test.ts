@@ -435,7 +435,7 @@ testEach('what a model says of its own counts in full, and gives way to the requ
   }
   await ask('/api/create', { model: 'own', ...own })
   const parameters = { ...own.parameters, stop: ['\nUser:', ' "', '"a"'] }
-  await ask('/api/create', { model: 'first', ...own, system: ' a\n\nb', parameters })
+  await ask('/api/create', { model: 'first', ...own, system: ' a \n\nb', parameters })
   const { modelfile, ...first } = (await ask('/api/show', { model: 'first' })).json
   t.match(first['parameters'], /^stop +"\\nUser:"\nstop +" \\""\nstop +/m, 'a line each')
   await ask('/api/create', { model: 'again', modelfile, stream: false })
