@@ -45,8 +45,9 @@ export function serveRoutes(
         else if (kind === 'stream') await sendStream(ctx, answer as StreamReply, session)
         else sendReply(ctx, answer as Reply)
         const { body, res } = ctx
-        const isStream = body instanceof Readable || body instanceof ReadableStream
-        if (ctx.type !== 'application/json' || res.hasHeader('Content-Length') || isStream) return
+        if (ctx.type !== 'application/json' || res.hasHeader('Content-Length')) return
+        if (body instanceof Readable || body instanceof ReadableStream) return
+        if (body instanceof Response) return
         try {
           // not left to koa, which has no protocol's words for what is no JSON
           ctx.body = JSON.stringify(body)

@@ -214,6 +214,7 @@ t.test('what a handler answers that is no JSON is told in the words of its proto
     ['a', 'a'],
     [null, ''],
     [new Reply(new Blob(['{ }']).stream(), { type: 'json' }), '{ }'],
+    [Response.json([2]), '[2]'],
   ] as const) {
     const server = await serveNamed(t, await registryWith(pinging({}, { handle: () => answer })))
     t.equal(await (await server.get('/ping')).text(), text)
