@@ -68,7 +68,9 @@ async function* limited(
     tail = (tail + event.text).slice(-longestTail - event.text.length)
     hasBegun ||= tail.includes(open)
     hasEnded ||= tail.includes(close)
-    if (!hasBegun || hasEnded || ++thoughts < limit.budget) continue
+    if (!hasBegun || hasEnded) continue
+    thoughts++
+    if (thoughts < limit.budget) continue
     // leaving the loop cancels the request
     if (sentenceEnd.test(tail) || thoughts >= limit.budget + slack) break
   }

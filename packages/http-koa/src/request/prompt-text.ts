@@ -9,7 +9,7 @@ export async function promptText(client: EngineClient, prompt: Prompt): Promise<
   return (await client.applyTemplate(prompt.messages, prompt.template)).text
 }
 
-/** The same as the model sees it: with the texts of the token that begins it and of marks among its tokens. */
+/** The same as the model sees it: with the text of the token that begins it, and of special ones among its tokens. */
 export async function promptTextWithBos(client: EngineClient, prompt: Prompt): Promise<string> {
   if ('tokens' in prompt) return await spelledText(client, prompt.tokens).catch(throwInFieldNames)
   const [text, bos] = await Promise.all([promptText(client, prompt), bosText(client)])
@@ -45,10 +45,11 @@ const piecesOfCall = 4096
 export async function piecesOf(
   client: EngineClient,
   tokens: readonly TokenId[],
-  signal: Pick<AbortSignal, 'aborted'> = { aborted: false },
+  signal?: AbortSignal,
 ) {
   const pieces: (string | number[])[] = []
-  for (let at = 0; at < tokens.length && !signal.aborted; at += piecesOfCall) {
+  for (let at = 0; at < tokens.length; at += piecesOfCall) {
+    if (signal?.aborted === true) break
     pieces.push(...(await client.pieces(tokens.slice(at, at + piecesOfCall))))
   }
   return pieces
@@ -57,9 +58,15 @@ export async function piecesOf(
 /** The bytes of a token, which may be those of a part of a character. */
 export const bytesOf = (piece: string | number[]): Buffer => Buffer.from(piece as string)
 
-/** The text of tokens, of marks too. */
-export const spelledText = async (...given: Parameters<typeof piecesOf>): Promise<string> =>
-  Buffer.concat((await piecesOf(...given)).map(bytesOf)).toString()
+/** The text of tokens, special ones included, until the client leaves. */
+export async function spelledText(
+  client: EngineClient,
+  tokens: readonly TokenId[],
+  signal?: AbortSignal,
+): Promise<string> {
+  const pieces = await piecesOf(client, tokens, signal)
+  return Buffer.concat(pieces.map(bytesOf)).toString()
+}
 
 /** How many tokens the prompt of a request has, in the words of OpenAI's Responses API. */
 export const countPrompt = async (

@@ -55,7 +55,7 @@ function marksIn(blocks: unknown): { readonly block: number; readonly keepMs: nu
   })
 }
 
-/** The same body up to a mark; undefined where that is all of it. */
+/** The same body up to a mark, with an empty message behind it; undefined where that is all of it. */
 export function upToMark<Body extends Pick<Marked, 'system' | 'messages'>>(
   body: Body,
   { message, block = Infinity }: Breakpoint,
@@ -67,7 +67,7 @@ export function upToMark<Body extends Pick<Marked, 'system' | 'messages'>>(
   const isLast = !Array.isArray(content) || block >= content.length - 1
   if (isLast && message === body.messages.length - 1) return undefined
   const messages = [...body.messages.slice(0, message), { role, content: cut(content) }]
-  // asked about is what is behind: a file here may be left out, and a call is not gone on with
+  // no longer the last: a file that cannot be read is left out then, not refused, and a call is not continued
   messages.push({ role: role === 'user' ? 'assistant' : 'user', content: '' })
   return { ...body, messages }
 }

@@ -5,7 +5,7 @@ import { type ToolDefinition, toTool } from '../../chat/format/chat-format.js'
 import { type ForcedTools, forcedTools } from '../../chat/plan-answer.js'
 import { expectedField } from '../../request/refusals.js'
 
-/** What every tool is, the same in chats and responses. With its server's, a name of MCP has more than OpenAI's 64 signs. */
+/** What every tool is, the same in chats and responses. OpenAI takes 64 characters; MCP's names, behind that of their server, are longer. */
 const toolFields = {
   name: z.string('a name').regex(/^[\w.-]{1,256}$/, 'a name of up to 256 letters, digits, _ . -'),
   description: z.string('a string').nullish(),

@@ -42,7 +42,7 @@ export class KeptItems {
   #changing: Promise<unknown> = Promise.resolve()
   /** The responses that belong to this server, by scope. */
   readonly #running = new Map<string, Running>()
-  /** Beats of other servers behind which this one waits whether there is another. */
+  /** Beats of other servers, by response, after which this one waits for the next: once for each. */
   readonly #watched = new Set<string>()
   /** How many could not be written, by model; conversations have none. */
   readonly unkept = new Map<string, number>()
