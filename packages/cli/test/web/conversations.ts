@@ -37,12 +37,25 @@ export async function conversations(t: Test, { page }: Visit): Promise<void> {
   await list.getByRole('button', { name: 'Search' }).click()
 }
 
+/** In the page: a browser without room for settings, until it is freed. */
+const settingsAreFull = `{
+  const { setItem } = Storage.prototype
+  Storage.prototype.setItem = () => {
+    throw new DOMException('full', 'QuotaExceededError')
+  }
+  globalThis.freeRoom = () => { Storage.prototype.setItem = setItem }
+}`
+
 /** A file goes with a question; a preset is a chip; one question is answered twice. */
 export async function filesAndPairs(t: Test, { page }: Visit): Promise<void> {
   await page.keyboard.press('Control+k')
   await withSettings(page, async () => {
     await page.getByLabel('System prompt', { exact: true }).fill('You tell stories.')
     await page.getByLabel('Name of the preset').fill('Teller')
+    await page.evaluate(settingsAreFull)
+    await page.getByRole('button', { name: 'Save preset' }).click()
+    await page.getByText('This browser has no room left for it').waitFor()
+    await page.evaluate('freeRoom()')
     await page.getByRole('button', { name: 'Save preset' }).click()
     await page.getByLabel('Max tokens').fill('12')
     await page.getByLabel(/^Ask each question twice/).check()
@@ -89,7 +102,7 @@ export async function filesAndPairs(t: Test, { page }: Visit): Promise<void> {
 const breaks = `{
   const before = fetch
   const start = (to) => {
-    to.enqueue(new TextEncoder().encode('data: {"choices":[{"delta":{"content":"Half an answer"}}]}\\n\\n'))
+    to.enqueue(new TextEncoder().encode('data: {"choices":[{"delta":{"content":"* Half an answer\\\\n  * and a half"}}]}\\n\\n'))
     globalThis.breakOff = () => to.error(new TypeError('network error'))
   }
   globalThis.fetch = async (url, call) =>
@@ -119,6 +132,12 @@ export async function troubles(t: Test, { page }: Visit): Promise<void> {
   await page.evaluate('breakOff()')
   await page.getByText('The connection to the server broke off: try again.').waitFor()
   t.ok(await page.getByText('Half an answer').isVisible())
+  const bullets = `[...document.querySelectorAll('.markdown ul')].map((each) => getComputedStyle(each).listStyleType)`
+  t.same(
+    await page.evaluate<string[]>(bullets),
+    ['disc', 'circle'],
+    'as outside of a list of turns',
+  )
   await page.evaluate(isFull)
   await ask('Is there room?')
   await page.getByText('This browser has no room left').waitFor()

@@ -108,8 +108,8 @@ function ThemeChoice() {
           name={title}
           pressed={theme === id}
           onPress={() => {
-            localStorage.setItem(name, id)
             setTheme(id)
+            localStorage.setItem(name, id)
           }}
         />
       ))}

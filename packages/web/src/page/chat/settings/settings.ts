@@ -31,9 +31,14 @@ export function readKept<T>(name: string, otherwise: T): T {
   }
 }
 
-/** Keeps a value in this browser. */
-export const keepAs = (name: string, value: unknown): void =>
-  localStorage.setItem(name, JSON.stringify(value))
+/** Keeps a value in this browser. Throws where there is no room. */
+export function keepAs(name: string, value: unknown): void {
+  try {
+    localStorage.setItem(name, JSON.stringify(value))
+  } catch (cause) {
+    throw new Error('This browser has no room left for it', { cause })
+  }
+}
 
 /** The settings that this browser keeps. */
 export const readSettings = (): ChatSettings => ({

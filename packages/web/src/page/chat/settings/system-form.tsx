@@ -1,6 +1,6 @@
 import { Trash2 } from 'lucide'
 import { useState } from 'preact/hooks'
-import { Field, Quiet, Select, TextArea } from '../../parts/form.js'
+import { Field, Problem, Quiet, Select, TextArea, useTelling } from '../../parts/form.js'
 import { IconButton } from '../../parts/icon.js'
 import { keepAs, readKept } from './settings.js'
 
@@ -30,15 +30,17 @@ interface SystemFormProps {
 export function SystemForm({ system, onChange }: SystemFormProps) {
   const [presets, setPresets] = useState(readPresets)
   const [name, setName] = useState('')
+  const { told, attempt } = useTelling()
   const chosen = presets.find((preset) => preset.system === system)
   const change = (next: readonly Preset[]): void => {
     keepAs(key, next)
     setPresets(next)
   }
-  const save = (): void => {
+  const save = async (): Promise<string> => {
     const others = presets.filter((preset) => preset.name !== name.trim())
     change([...others, { name: name.trim(), system }])
     setName('')
+    return ''
   }
   return (
     <fieldset>
@@ -67,12 +69,13 @@ export function SystemForm({ system, onChange }: SystemFormProps) {
         {system.trim() !== '' && chosen === undefined && (
           <>
             <Field label="Name of the preset" value={name} onText={setName} />
-            <Quiet class="quiet end" disabled={name.trim() === ''} onClick={save}>
+            <Quiet class="quiet end" disabled={name.trim() === ''} onClick={() => attempt(save)}>
               Save preset
             </Quiet>
           </>
         )}
       </div>
+      <Problem text={told || undefined} />
     </fieldset>
   )
 }
