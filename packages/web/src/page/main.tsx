@@ -11,21 +11,17 @@ import './styles/live.css'
 import './styles/charts.css'
 import './markdown/highlight.css'
 
-/** What is kept while the page is open. */
-function pageStorage(): Pick<Storage, 'getItem' | 'setItem'> {
-  const kept = new Map<string, string>()
-  return {
-    getItem: (name) => kept.get(name) ?? null,
-    setItem: (...entry) => void kept.set(...entry),
-  }
-}
-
 for (const name of ['localStorage', 'sessionStorage'] as const) {
   try {
     globalThis[name].getItem('')
   } catch {
-    // A browser that blocks cookies denies its storage, too.
-    Object.defineProperty(globalThis, name, { value: pageStorage() })
+    // A browser that blocks cookies denies its storage, too: then all is kept while the page is open.
+    const kept = new Map<string, string>()
+    const value: Pick<Storage, 'getItem' | 'setItem'> = {
+      getItem: (key) => kept.get(key) ?? null,
+      setItem: (key, text) => void kept.set(key, text),
+    }
+    Object.defineProperty(globalThis, name, { value })
   }
 }
 

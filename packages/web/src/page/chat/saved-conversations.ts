@@ -35,8 +35,8 @@ function asRead(turn: Turn): Turn {
   return isOpen && turn.problem === undefined ? { ...turn, problem: 'Interrupted' } : turn
 }
 
-/** Keeps a conversation in this browser, whose turn `answer` is this tab's. Throws where the browser does not. */
-export async function keep(conversation: Conversation, answer: string): Promise<void> {
+/** Keeps a conversation in this browser, whose turn `answer`, if any, is this tab's. Throws where the browser does not. */
+export async function keep(conversation: Conversation, answer = ''): Promise<void> {
   const { id } = conversation
   await update<Conversation>(id, (kept) => united(kept, conversation, answer), store)
 }
@@ -60,13 +60,9 @@ export function united(kept: Conversation | undefined, shown: Conversation, answ
   const own = new Map(shown.turns.map((turn) => [turn.id, turn]))
   const known = new Set(kept.turns.map(({ id }) => id))
   const both = kept.turns.map((turn): Turn => (turn.id === answer && own.get(answer)) || turn)
+  const added = shown.turns.filter(({ id }) => !known.has(id))
   const { title, pinned = false } = kept
-  return {
-    ...shown,
-    title,
-    pinned,
-    turns: [...both, ...shown.turns.filter(({ id }) => !known.has(id))],
-  }
+  return { ...shown, title, pinned, turns: [...both, ...added] }
 }
 
 type Saved = Omit<MediaFile, 'data'> & { readonly data: string }

@@ -85,8 +85,6 @@ export function useChat(
     })
     await refresh()
   }
-  const store = async (changed: Conversation, answered = ''): Promise<void> =>
-    await save(keep(changed, answered))
 
   /** Asks for the answer `id` of a conversation, or for what follows its text; shows and keeps what comes. */
   const run = async (asked: Conversation, id: string, how: ChatSettings): Promise<void> => {
@@ -116,7 +114,7 @@ export function useChat(
     showArrived()
     running.current.delete(id)
     setComing(new Set(running.current.keys()))
-    await store(isShown() ? current.current : withChange(asked, id, arrived), id)
+    await save(keep(isShown() ? current.current : withChange(asked, id, arrived), id))
   }
 
   /** Asks for what follows the last turn: one answer, or two beside each other. */
@@ -134,7 +132,7 @@ export function useChat(
     const added = answers.reduce((before, turn) => withTurn(before, turn, Date.now()), asked)
     const next = { ...added, leaf: ids[0] ?? null, system: settings[0]?.system ?? '' }
     show(next)
-    void store(next) // the page may be closed before the answer ends
+    void save(keep(next)) // the page may be closed before the answer ends
     for (const [index, how] of settings.entries()) void run(next, ids[index]!, how)
   }
 
@@ -197,7 +195,7 @@ export function useChat(
       const undo = (): void => {
         setNotice(undefined)
         if (current.current === empty) show(before)
-        void store(other)
+        void save(keep(other))
       }
       setNotice({ text: `“${other.title}” is deleted`, undo })
     },
@@ -206,7 +204,7 @@ export function useChat(
       for (const file of files) {
         try {
           const all = parseConversations(await file.text())
-          await save(Promise.all(all.map(async (each) => await keep(each, ''))))
+          await save(Promise.all(all.map(async (each) => await keep(each))))
         } catch (error) {
           setNotice({ text: `${file.name}: ${(error as Error).message}` })
         }

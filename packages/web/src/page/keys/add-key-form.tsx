@@ -3,16 +3,6 @@ import { CopyButton } from '../parts/icon.js'
 import { Buttons, Field, Form, Problem, Quiet, Select, useTelling } from '../parts/form.js'
 import { useServer } from '../server.js'
 
-/** What a key may do, as the server's `/admin/keys` has it; null: the server's limit, or none. */
-export interface KeyTerms {
-  readonly name: string
-  readonly tenant: string
-  readonly role: 'user' | 'metrics' | 'admin'
-  readonly requests_per_minute: number | null
-  readonly tokens_per_minute: number | null
-  readonly tokens_per_month: number | null
-}
-
 /** The limits of a key, and what they are called. */
 export const limits = [
   ['requests_per_minute', 'Requests a minute'],
@@ -22,6 +12,13 @@ export const limits = [
 
 /** The name of a limit. */
 export type LimitName = (typeof limits)[number][0]
+
+/** What a key may do, as the server's `/admin/keys` has it; null: the server's limit, or none. */
+export interface KeyTerms extends Readonly<Record<LimitName, number | null>> {
+  readonly name: string
+  readonly tenant: string
+  readonly role: 'user' | 'metrics' | 'admin'
+}
 
 /** What holds for a key that has no limit of its own. */
 export const withoutLimit = (limit: LimitName): string =>

@@ -125,11 +125,9 @@ function span(token: Token): ComponentChild {
   const known = token as Tokens.Generic | MathToken
   switch (known.type) {
     case 'strong':
-      return h('strong', null, spans(token))
     case 'em':
-      return h('em', null, spans(token))
     case 'del':
-      return h('del', null, spans(token))
+      return h(known.type, null, spans(token))
     case 'codespan':
       return h('code', null, (token as Tokens.Codespan).text)
     case 'br':

@@ -1,6 +1,6 @@
 import type { PolicySetting } from '@cllm/core'
 import { useState } from 'preact/hooks'
-import policies, { type OptionField, type PolicyHalf } from 'virtual:policies'
+import policies, { type OptionField } from 'virtual:policies'
 import { Check, Field, Select } from '../parts/form.js'
 
 /** The names of the built-in policies' halves. */
@@ -14,9 +14,6 @@ function halvesOf(policy: string): readonly [batching: string, order: string | u
   const [batching = '', order] = policy.split('+')
   return [batching, order]
 }
-
-const about = (all: readonly PolicyHalf[], name: string | undefined): PolicyHalf | undefined =>
-  all.find((half) => half.name === name)
 
 interface PolicyFieldsProps {
   /** Options that are absent have their defaults. */
@@ -40,7 +37,10 @@ export function PolicyFields(props: PolicyFieldsProps) {
     const [own, other] = halvesOf(name)
     return own === batching && other !== undefined ? [other] : []
   })
-  const known = [about(policies.batchings, batching), about(policies.orders, order)]
+  const known = [
+    ...policies.batchings.filter(({ name }) => name === batching),
+    ...policies.orders.filter(({ name }) => name === order),
+  ]
   const fields: Readonly<Record<string, OptionField>> = {
     ...Object.fromEntries(
       Object.entries(defaultsOf(policy)).map(([name, value]) => [name, { default: value }]),
@@ -71,14 +71,11 @@ export function PolicyFields(props: PolicyFieldsProps) {
           />
         )}
       </div>
-      {known.map(
-        (half) =>
-          half !== undefined && (
-            <p class="hint about" key={half.name}>
-              <strong>{half.name}</strong>: {half.doc}
-            </p>
-          ),
-      )}
+      {known.map(({ name, doc }) => (
+        <p class="hint about" key={name}>
+          <strong>{name}</strong>: {doc}
+        </p>
+      ))}
       {Object.keys(fields).length > 0 && (
         <details>
           <summary>{named('Options')}</summary>

@@ -3,42 +3,35 @@ import { Chart } from '../parts/chart.js'
 import { DataTable, numbers } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import { figuresOf, itlPercentiles, tokensBySecond, ttftPercentiles } from './live-state.js'
-import type { LiveState, Percentiles } from './live-state.js'
-
-interface Props {
-  readonly state: LiveState
-}
+import type { LiveProps, Percentiles } from './live-state.js'
 
 /** What matters most, in large: how busy the engine is, how fast, and who decides. */
-export function Tiles({ state }: Props) {
+export function Tiles({ state }: LiveProps) {
   const { slots, waiting, frames, now, policy } = state
   const busy = slots.filter(({ request }) => request !== undefined).length
   const ttft = ttftPercentiles(frames)
   const { tokensPerSecond } = figuresOf(frames, now)
-  const tiles = [
+  const tiles: readonly (readonly [name: string, value: string, kind?: string])[] = [
     ['Busy slots', `${busy} of ${slots.length}`],
     ['Queue', String(waiting)],
     ['Tokens/s (1 min)', tokensPerSecond.toFixed(1)],
     ['TTFT p50 (1 min)', ttft === undefined ? '–' : formatMs(ttft.p50)],
-  ] as const
+    ['Policy', policy.replaceAll('+', '+\u200b' /* where a line may end */), 'name'],
+  ]
   return (
     <dl class="tiles" aria-label="Now">
-      {tiles.map(([name, value]) => (
+      {tiles.map(([name, value, kind]) => (
         <div class="tile" key={name}>
           <dt>{name}</dt>
-          <dd>{value}</dd>
+          <dd class={kind}>{value}</dd>
         </div>
       ))}
-      <div class="tile">
-        <dt>Policy</dt>
-        <dd class="name">{policy.replaceAll('+', '+\u200b' /* where a line may end */)}</dd>
-      </div>
     </dl>
   )
 }
 
 /** TTFT, ITL and throughput of the last minute. */
-export function Figures({ state }: Props) {
+export function Figures({ state }: LiveProps) {
   const { frames, now, lost } = state
   const figures = figuresOf(frames, now)
   const ttft = ttftPercentiles(frames)
@@ -84,7 +77,7 @@ const format = {
 }
 
 /** What steps compute: tokens of answers and, on top of them, of prompts, second by second. */
-export function StepsChart({ state }: Props) {
+export function StepsChart({ state }: LiveProps) {
   const series = useMemo(() => {
     const { prompts, answers } = tokensBySecond(state.frames, state.now)
     const points = (values: readonly number[]) =>

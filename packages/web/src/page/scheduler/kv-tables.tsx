@@ -2,18 +2,14 @@ import { DataTable, numbers } from '../parts/data-table.js'
 import { formatBytes, formatMs, formatShare } from '../parts/format.js'
 import { linkTo } from './tables.js'
 import { hitText } from './words.js'
-import { figuresOf, type LiveState } from './live-state.js'
+import { figuresOf, type LiveProps } from './live-state.js'
 import type { ProgramReport } from '@cllm/core'
 import { ofModel, useAnswer } from '../server.js'
-
-interface Props {
-  readonly state: LiveState
-}
 
 const count = (tokens: number): string => tokens.toLocaleString('en-US')
 
 /** The slots with what they hold: the KV cache. */
-export function Slots({ state }: Props) {
+export function Slots({ state }: LiveProps) {
   const { slots, slotTokens, kvPool } = state
   const empty = slots.filter(({ request, tokens }) => request === undefined && tokens === 0).length
   return (
@@ -59,7 +55,7 @@ export function Slots({ state }: Props) {
 }
 
 /** What is kept behind the slots, and where cached tokens came from. */
-export function Tiers({ state: { cache, frames, now } }: Props) {
+export function Tiers({ state: { cache, frames, now } }: LiveProps) {
   const { cachedFrom } = figuresOf(frames, now)
   const tiers = [['RAM', cache?.ram] as const, ['disk', cache?.disk] as const]
   return (

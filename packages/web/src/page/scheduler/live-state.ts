@@ -19,6 +19,11 @@ export interface LiveState extends Omit<EngineActivity, 'frames'> {
   readonly losses: readonly { readonly atMs: number; readonly count: number }[]
 }
 
+/** What a part of the page that shows a live view is told. */
+export interface LiveProps {
+  readonly state: LiveState
+}
+
 /** Takes in a message. */
 export function withActivity(state: LiveState | undefined, activity: EngineActivity): LiveState {
   const { frames: told, ...now } = activity
@@ -111,15 +116,13 @@ export function figuresOf(frames: LiveState['frames'], now: number) {
   const ended = frames.flatMap((frame) => frame.ended)
   const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
     all.reduce((total, one) => total + of(one), 0)
-  const steps = Math.max(
-    1,
-    sum(frames, ({ steps }) => steps.count),
-  )
+  const steps = sum(frames, ({ steps }) => steps.count) || 1
   const decoded = sum(frames, ({ steps }) => steps.decodeTokens)
   const prefilled = sum(frames, ({ steps }) => steps.prefillTokens)
   const prompted = sum(ended, ({ promptTokens }) => promptTokens)
   const prompts = sumByKey(ended.map(({ tenant, promptTokens }) => [tenant, promptTokens]))
   const cached = sumByKey(ended.map(({ tenant, cachedTokens }) => [tenant, cachedTokens]))
+  const hits = ended.filter(({ cachedTokens }) => cachedTokens > 0)
   const tenants = [...sumByKey(frames.flatMap((frame) => Object.entries(frame.tenants)))]
   const computed = sum(tenants, ([, count]) => count)
   const seconds = Math.max(1, now - (frames[0]?.atMs ?? now)) / 1000
@@ -130,18 +133,13 @@ export function figuresOf(frames: LiveState['frames'], now: number) {
     stepTokens: (decoded + prefilled) / steps,
     stepMs: sum(frames, ({ steps }) => steps.ms) / steps,
     /** The share of prompt tokens that came from the cache, of the requests that ended. */
-    cachedShare:
-      prompted === 0 ? undefined : sum(ended, ({ cachedTokens }) => cachedTokens) / prompted,
+    cachedShare: prompted === 0 ? undefined : sum(hits, (hit) => hit.cachedTokens) / prompted,
     /** For each tenant, which share of its prompt tokens came from the cache. */
     cachedBy: new Map(
       Array.from(prompts, ([tenant, count]) => [tenant, cached.get(tenant)! / Math.max(1, count)]),
     ),
     /** Cached tokens by where they were: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
-    cachedFrom: sumByKey(
-      ended.flatMap(({ cachedTokens: count, cache }) =>
-        count > 0 ? [[cache?.from ?? 'slot', count] as const] : [],
-      ),
-    ),
+    cachedFrom: sumByKey(hits.map((hit) => [hit.cache?.from ?? 'slot', hit.cachedTokens])),
     /** Shares of the computed tokens, the largest first. */
     tenants: tenants
       .map(([tenant, count]) => [tenant, count / computed] as const)

@@ -2,7 +2,7 @@ import { useMemo, useRef, useState } from 'preact/hooks'
 import { Problem, Select } from '../parts/form.js'
 import { Programs, Slots, Tiers } from './kv-tables.js'
 import { Gantt } from './gantt.js'
-import { type LiveState, shownMs } from './live-state.js'
+import { type LiveProps, type LiveState, shownMs } from './live-state.js'
 import { PolicyForm } from '../policy/policy-form.js'
 import { RequestPanel } from './request-panel.js'
 import { Figures, StepsChart, Tiles } from './figures.js'
@@ -57,13 +57,12 @@ export function SchedulerPage({ models, request }: SchedulerPageProps) {
   )
 }
 
-interface LiveProps {
-  readonly state: LiveState
+interface LiveViewProps extends LiveProps {
   readonly request: string | undefined
   readonly model: string
 }
 
-function Live({ state, request, model }: LiveProps) {
+function Live({ state, request, model }: LiveViewProps) {
   const { now, slots, spans } = state
   const slow = useSlow(state)
   // The same elements are not compared again.

@@ -2,13 +2,9 @@ import type { EndedActivity } from '@cllm/core'
 import { useState } from 'preact/hooks'
 import { DataTable, numbers } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
-import { figuresOf, type LiveState } from './live-state.js'
+import { figuresOf, type LiveProps } from './live-state.js'
 import { cachedText, mainReason, reasonText } from './words.js'
 import { Quiet } from '../parts/form.js'
-
-interface Props {
-  readonly state: LiveState
-}
 
 /** The beginning of a request's id, which leads to what happened to it. */
 export const linkTo = (id: string) => (
@@ -21,7 +17,7 @@ export const linkTo = (id: string) => (
 const firstWaiting = 8
 
 /** Who waits, how long it will take, and why. */
-export function Queue({ state: { queue, waiting, now } }: Props) {
+export function Queue({ state: { queue, waiting, now } }: LiveProps) {
   const [isWhole, setWhole] = useState(false)
   if (waiting === 0) return null
   const more = queue.length - firstWaiting
@@ -58,7 +54,7 @@ export function Queue({ state: { queue, waiting, now } }: Props) {
 const mostEnded = 8
 
 /** The requests of the last minute that ended last: what each took, and what it had for nothing. */
-export function EndedRequests({ state: { frames } }: Props) {
+export function EndedRequests({ state: { frames } }: LiveProps) {
   const ended = frames.flatMap((frame) => frame.ended)
   return (
     <section class="card" aria-label="Requests that ended">
@@ -85,7 +81,7 @@ export function EndedRequests({ state: { frames } }: Props) {
 }
 
 /** Whose tokens were computed, and how many were not, since the cache had them. */
-export function Tenants({ state: { frames, now } }: Props) {
+export function Tenants({ state: { frames, now } }: LiveProps) {
   const { tenants, cachedBy } = figuresOf(frames, now)
   return (
     <section class="card" aria-label="Tenants">

@@ -51,22 +51,16 @@ export function ResultsForm({ calls, known = [], isBusy, onSend, onCancel }: Res
   const run = async (index: number): Promise<string> => {
     const { name, arguments: given } = calls[index]!
     const body = { name, arguments: JSON.parse(given || '{}') as unknown }
-    const { content } = await server.json<{ readonly content: string }>('mcp/call', {
-      method: 'POST',
-      body,
-    })
+    const call = { method: 'POST', body } as const
+    const { content } = await server.json<{ readonly content: string }>('mcp/call', call)
     setTexts((known) => known.with(index, content))
     return ''
   }
+  const results = calls.map(({ id, name }, index): ToolResult => {
+    return { call: id, name, content: texts[index] ?? '' }
+  })
   return (
-    <Form
-      class="results"
-      onSend={() =>
-        onSend(
-          calls.map(({ id, name }, index) => ({ call: id, name, content: texts[index] ?? '' })),
-        )
-      }
-    >
+    <Form class="results" onSend={() => onSend(results)}>
       {calls.map(({ name }, index) => (
         <div key={index}>
           <TextArea
