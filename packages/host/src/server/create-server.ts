@@ -107,9 +107,6 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
     const made = create(context)
     return checkMade('transport', made?.name ?? create.name, made, 'name', 'listen', 'close')
   })
-  /** All are asked, whatever one throws. */
-  const each = async (ask: (transport: Transport) => unknown) =>
-    await Promise.allSettled(transports.map(async (transport) => await ask(transport)))
 
   return {
     directory,
@@ -118,7 +115,14 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
     },
     async close(graceMs = 0) {
       const deadline = clock.now() + graceMs
-      const told = each((transport) => transport.drain?.())
+      const failures: unknown[] = []
+      // All are asked, whatever one throws.
+      const each = async (ask: (transport: Transport) => unknown): Promise<void> => {
+        const answers = transports.map(async (transport) => await ask(transport))
+        await Promise.all(answers.map((answer) => answer.catch((error) => failures.push(error))))
+      }
+      // One that drains for ever does not keep the others open.
+      void each((transport) => transport.drain?.())
       const drained = Promise.allSettled([directory.drain()])
       if (graceMs > 0) await settledBy(clock, deadline, drained)
       const ended = directory.close()
@@ -132,10 +136,8 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
         })
       })
       await ended
-      const failure = [...(await told), ...(await closing)].find(
-        (result) => result.status === 'rejected',
-      )
-      if (failure !== undefined) throw failure.reason
+      await closing
+      if (failures.length > 0) throw failures[0]
     },
   }
 }

@@ -132,6 +132,7 @@ t.test('a transport that is none, or does not drain or close, is named', async (
   const endless = () => new Promise<never>(() => {})
   for (const [wrong, problem] of [
     [{ drain: boom }, 'boom'],
+    [{ drain: async () => boom() }, 'boom'],
     [{ close: boom }, 'boom'],
     [{ close: endless }, 'transport "bad": it is not closed 2 s after its deadline'],
   ] as const) {
@@ -142,6 +143,8 @@ t.test('a transport that is none, or does not drain or close, is named', async (
     t.equal(error?.code, 'shutting_down')
     t.same(closed.splice(0), ['good'])
   }
+  await serve({ ...good, drain: endless }).close()
+  t.same(closed, ['good'], 'nobody waits for its drain')
 })
 
 t.test('a server on several engines', async (t) => {
