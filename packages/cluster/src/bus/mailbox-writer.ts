@@ -12,7 +12,10 @@ const putOffMs = 15_000
  */
 export const mostRefusedMs = 10_000
 
-/** Own envelopes that were not taken for so long, in milliseconds, tell why others are silent, before that is their death. */
+/**
+ * Milliseconds after which own envelopes that were not taken say why others are silent: long before their silence is
+ * taken for their death.
+ */
 const stuckMs = 500
 
 /** Envelopes sent at once. */
@@ -87,17 +90,20 @@ export class MailboxWriter {
     while (this.#waiting.length > 0 && !this.#isClosed) {
       const batch = this.#waiting.splice(0, batchSize)
       for (const { text } of batch) this.#waitingCharacters -= text.length
+      this.#sentAt = this.connections.clock.now()
       await this.#deliver(batch)
+      this.#sentAt = Infinity
     }
     this.#isPumping = false
   }
 
   async #deliver(batch: readonly OutgoingEnvelope[]): Promise<void> {
-    const { clock } = this.connections
-    this.#sentAt = clock.now()
-    while (this.#sentAt < Infinity && !this.#isClosed) {
-      const send = this.#send(batch).then(() => (this.#sentAt = Infinity))
-      await send.catch(async () => await pause(clock, retryMs))
+    while (!this.#isClosed) {
+      try {
+        return await this.#send(batch)
+      } catch {
+        await pause(this.connections.clock, retryMs)
+      }
     }
   }
 

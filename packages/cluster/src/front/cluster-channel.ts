@@ -116,9 +116,10 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
     if (this.#members.get(id) !== member) return
     this.#members.delete(id)
     if (this.closed !== undefined) return
-    const its = { worker: id, reason, requests: this.#placing.onLost(id) }
-    if (state === 'draining' && !its.requests) this.parts.logger.info(its, 'a worker has left')
-    else this.parts.logger.warn(its, 'a worker is lost')
+    const about = { worker: id, reason, requests: this.#placing.onLost(id) }
+    const isIdle = about.requests === 0
+    if (state === 'draining' && isIdle) this.parts.logger.info(about, 'a worker has left')
+    else this.parts.logger.warn(about, 'a worker is lost')
     this.#calls.onLost(id)
   }
 
