@@ -44,7 +44,7 @@ import { type Keeping, testSharedStates } from './shared-states.js'
 import { TcpRelay } from './tcp-relay.js'
 import { testChannel, type TestMessage } from './test-channel.js'
 import t, { type Test } from 'tap'
-import { connectTo } from '../src/bus/redis-client.js'
+import { connectTo, refusalOf } from '../src/bus/redis-client.js'
 
 type Connect = () => Promise<ClusterBus>
 
@@ -336,6 +336,13 @@ t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => 
     await server.kill()
     t.equal((await counters[1]!.penalty('k', 1)).consumedPoints, 1)
   })
+})
+
+t.test('who signed a certificate is not asked where its time is over', (t) => {
+  const expired = 'certificate has expired'
+  t.equal(refusalOf(new Error(expired)), expired)
+  t.match(refusalOf(new Error('self-signed certificate')), /--cluster-ca must name/)
+  t.end()
 })
 
 /** A key and a certificate for this machine; undefined without OpenSSL. */

@@ -93,7 +93,10 @@ const hints: readonly (readonly [about: RegExp, hint: string])[] = [
   [/^MISCONF/, 'it cannot write to its disk'],
   [/^NOPERM/, 'its user lacks a right that deploy/redis/users.acl has'],
   [/^(WRONGPASS|NOAUTH|ERR AUTH)/, 'the URL has the wrong user or password, or none'],
-  [/certificate/, '--cluster-ca must name who has signed it, and the URL be of a name in it'],
+  [
+    /certificate(?! has expired| is not yet valid)/,
+    '--cluster-ca must name who has signed it, and the URL be of a name in it',
+  ],
   [/unknown command|syntax error/i, 'Redis 6.2 or later, or Valkey, is needed'],
 ]
 
