@@ -34,7 +34,7 @@ type AddElement = (kind: number, value: number) => void
 export class GbnfReader {
   at = 0
 
-  /** @param tokens - those that the text may name by theirs; default: none */
+  /** @param tokens - finds the tokens that the grammar names by their text; default: it may name none */
   constructor(
     private readonly text: string,
     private readonly tokens?: NamedTokens,
@@ -130,10 +130,10 @@ export class GbnfReader {
     const at = this.at
     const found = this.#match(token)
     if (found === undefined) return false
-    const [, not, name = '', number] = found
-    const [id = Infinity, more] =
-      number === undefined ? (this.tokens?.encode(name, true) ?? []) : [Number(number)]
-    if (id > 0x7fffffff || more !== undefined) throw this.problem(`there is no token ${name}`, at)
+    const [, not, name = '', digits] = found
+    const named = digits === undefined ? this.tokens?.encode(name, true) : [Number(digits)]
+    const id = named?.length === 1 ? named[0]! : Infinity
+    if (id > 0x7fffffff) throw this.problem(`there is no token ${name}`, at)
     add(not === '!' ? ElementKind.NotToken : ElementKind.Token, id)
     return true
   }
