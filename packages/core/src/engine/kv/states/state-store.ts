@@ -172,8 +172,12 @@ export class StateStore {
 
   /** Whether a piece of memory fits once all that can be dropped is. */
   #canMakeRoom(size: number): boolean {
-    const others = [...this.#states].filter((state) => this.#canBeDropped(state))
-    return others.reduce((sum, state) => sum + memoryOf(state), this.limit - this.bytes) >= size
+    let free = this.limit - this.bytes
+    for (const state of this.#states) {
+      if (free >= size) break
+      if (this.#canBeDropped(state)) free += memoryOf(state)
+    }
+    return free >= size
   }
 
   /** Drops states until a piece of memory fits beside the others; where that is not enough, none. Returns whether it fits. */
