@@ -41,10 +41,8 @@ export class EngineObservers {
   #log(observer: EngineObserver, error: unknown): void {
     if (this.#failed.has(observer)) return
     this.#failed.add(observer)
-    // The error names the plug-in.
-    this.logger.error(
-      { err: error },
-      'an engine observer failed; it is still called, and not logged again',
-    )
+    // The error names a plug-in; of an observer that an application adds, its methods tell which it is.
+    const fields = { methods: Object.keys(observer), err: error }
+    this.logger.error(fields, 'an engine observer failed; it is still called, and not logged again')
   }
 }

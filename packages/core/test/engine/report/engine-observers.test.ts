@@ -174,7 +174,11 @@ t.test('one record a step has the sums of its parts', async (t) => {
 
 t.test('one that throws is logged once, and neither the engine nor others notice', async (t) => {
   const logged: string[] = []
-  const log = (_fields: unknown, message?: string) => void logged.push(String(message))
+  const methods: unknown[] = []
+  const log = (fields: Readonly<Record<string, unknown>>, message?: string) => {
+    logged.push(String(message))
+    methods.push(fields['methods'])
+  }
   const logger = { debug: log, info: log, warn: log, error: log } as unknown as Logger
   const { engine, ask } = rig({ logger })
   const broken: EngineObserver = {
@@ -195,6 +199,7 @@ t.test('one that throws is logged once, and neither the engine nor others notice
   t.equal(answer.tokens.length, 3)
   t.equal(steps.length, 3)
   t.equal(logged.length, 2, 'once for each')
+  t.same(methods, [['onStep', 'onQueued'], ['onEnded']], 'told by what they listen to')
   const before = told.length
   stop()
   await ask({ ...greedy([5], 3), id: 'b' })
