@@ -39,14 +39,16 @@ t.test('a command whose reader has left, as behind `| head`, ends in order', asy
 
 const full = '/dev/full'
 const isLinux = existsSync(full)
-t.test('an output that cannot be written is told in one line', { skip: !isLinux }, (t) => {
+t.test('an output that cannot be written is told in one line', { skip: !isLinux }, async (t) => {
+  const { url } = await serve(t, {}, ...quickModel)
   const stdio: StdioOptions = ['ignore', openSync(full, 'w'), 'pipe']
   t.teardown(() => closeSync(stdio[1] as number))
   const env = plainEnvironment(process.env)
-  const { status, stderr } = spawnSync(process.execPath, [bin, 'models'], { env, stdio })
-  t.equal(status, 1)
-  t.match(String(stderr), /^error: Cannot write the output: ENOSPC[^\n]*\n$/)
-  t.end()
+  for (const command of [['models'], ['run', 'Once upon a time', '--url', url]]) {
+    const { status, stderr } = spawnSync(process.execPath, [bin, ...command], { env, stdio })
+    t.equal(status, 1)
+    t.match(String(stderr), /^error: Cannot write the output: ENOSPC[^\n]*\n$/)
+  }
 })
 
 t.test('Ctrl-C ends a measurement in order', async (t) => {

@@ -1,6 +1,5 @@
 import { addAbortSignal } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import { CllmError } from '@cllm/core'
 import { type CommandIo, type Output, defineCommand } from '../command.js'
 import { many, one, toggle, wrong } from '../flags.js'
 import { openServer } from '../server/open-server.js'
@@ -107,13 +106,10 @@ async function questionOf(
   )
 }
 
-/** Aborted when nobody reads any more, as behind `| head`. */
+/** Aborted when no more can be written, as behind `| head` or on a full disk, which the process tells. */
 function brokenPipe(output: Output): AbortSignal {
   const controller = new AbortController()
   const stream = output as Partial<NodeJS.WriteStream>
-  stream.on?.('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw CllmError.from(error)
-    controller.abort()
-  })
+  stream.on?.('error', () => controller.abort())
   return controller.signal
 }
