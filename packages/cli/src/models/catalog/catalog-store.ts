@@ -71,7 +71,7 @@ export class CatalogStore implements ModelStore {
     return { available: availableMemory(), models }
   }
 
-  async remove(name: string, options?: Parameters<ModelStore['remove']>[1]): Promise<void> {
+  async remove(name: string, options?: { readonly keepsFile?: boolean }): Promise<void> {
     if (this.blobs.isOf(name)) {
       this.sources.specs.delete(name)
       await this.pool.remove(name)

@@ -3,7 +3,7 @@ import { type ComponentChild, h } from 'preact'
 
 const lowlight = createLowlight(common)
 
-/** Longer code would be slow to colour with each token that comes. */
+/** A longer line would be slow to colour with each token that comes; other code comes in pieces. */
 const longest = 20_000
 
 /** Code without a language is tried in each of these, which takes longer. */

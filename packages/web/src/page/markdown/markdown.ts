@@ -202,8 +202,10 @@ function CodeBlock({ text, language }: CodeProps): ComponentChild {
   ])
 }
 
-/** Letters of a piece of code, at most, and of code that is coloured as a whole. */
-const [longestPiece, longestWhole] = [4000, 20_000]
+/** The most letters of a piece of code; a longer line is one, too. */
+const longestPiece = 4000
+/** The most letters of code that is coloured as a whole once it has come. */
+const longestWhole = 20_000
 
 /** The pieces of code: whole lines, where it can be up to an empty one before a line without indentation. */
 export function piecesOf(code: string): string[] {

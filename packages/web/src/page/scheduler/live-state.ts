@@ -102,10 +102,8 @@ function percentilesOfCounts(
   return { p50: at(0.5), p90: at(0.9), p99: at(0.99) }
 }
 
-type Counts = readonly (readonly [key: string, count: number])[]
-
 /** The sum of the counts of each key. */
-function sumByKey(counts: Counts): Map<string, number> {
+function sumByKey(counts: readonly (readonly [key: string, count: number])[]): Map<string, number> {
   const sums = new Map<string, number>()
   for (const [key, count] of counts) sums.set(key, (sums.get(key) ?? 0) + count)
   return sums
