@@ -1,4 +1,4 @@
-import type { EngineClient, OutputConstraint, Prompt, SurroundedJson } from '@cllm/core'
+import type { EngineClient, OutputConstraint, Prompt } from '@cllm/core'
 import { type FieldConstraint, onlyConstraint } from '../request/build-request.js'
 import { expectedField } from '../request/refusals.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
@@ -150,12 +150,10 @@ async function jsonAnswer(
   wanted: OutputConstraint,
 ): Promise<Held> {
   const schema = wanted.type === 'json-schema' ? wanted.schema : { type: 'object' }
-  let [read, or]: [AnswerForm, SurroundedJson?] = [form]
-  if (form.tools.length > 0) {
-    const several = form.mostCalls === 1 ? false : undefined
-    const written = await writtenCalls(client, form, shownTools(form.tools, strict), several)
-    ;[read, or] = [written.form, written.json]
-  }
+  const several = form.mostCalls === 1 ? false : undefined
+  const tools = shownTools(form.tools, strict)
+  const written = tools.length > 0 ? await writtenCalls(client, form, tools, several) : undefined
+  const { form: read = form, json: or } = written ?? {}
   const held = { type: 'json-schema', schema, ...(or && { or }) } as const
   const trigger = thoughtsEnd(form)
   if (trigger === undefined) {

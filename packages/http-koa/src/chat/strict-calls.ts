@@ -83,8 +83,8 @@ export function strictCalls(
 /** The schema of calls of these tools in a format. */
 function schemaIn(call: CallFormat, tools: readonly ToolDefinition[], several: boolean) {
   const keys = objectKeys(call)
-  if (keys.isList !== true) return callsSchema(tools, keys)
   const items = callsSchema(tools, keys)
+  if (keys.isList !== true) return items
   return { type: 'array', items, minItems: 1, ...(several ? {} : { maxItems: 1 }) }
 }
 

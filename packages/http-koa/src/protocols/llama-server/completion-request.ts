@@ -108,11 +108,9 @@ export const isListed = ({ prompt, n_cmpl: count, n = count }: CompletionFields)
   areSeveral(prompt) || (n ?? 1) > 1
 
 const types: Readonly<Record<number, string>> = {
-  400: 'invalid_request_error',
   401: 'authentication_error',
   403: 'permission_error',
   404: 'not_found_error',
-  500: 'server_error',
   501: 'not_supported_error',
   503: 'unavailable_error',
 }

@@ -107,12 +107,7 @@ export async function tags(call: Call, ollama: OllamaContext): Promise<Answer> {
       ...(call.engines.presets?.list() ?? [])
         // one that is made of a file has that file's name: it is listed once
         .filter(({ name, from }) => name !== from)
-        .map(async ({ name, from }) => ({
-          ...(await describe(call, from, ollama)),
-          name: taggedName(name),
-          model: taggedName(name),
-          digest: digestOf(name),
-        })),
+        .map(({ name, from }) => describe(call, from, ollama, name)),
     ]),
   }
 }
@@ -133,20 +128,19 @@ export async function ps(call: Call, ollama: OllamaContext): Promise<Answer> {
   return { models: await Promise.all(models) }
 }
 
-async function describe({ engines }: Call, id: string, { started }: OllamaContext) {
+/** A model as it is listed, or a preset of it under its own name. */
+async function describe({ engines }: Call, id: string, { started }: OllamaContext, name = id) {
   const info = await peekInfo(engines, id)
   return {
-    name: taggedName(id),
-    model: taggedName(id),
+    name: taggedName(name),
+    model: taggedName(name),
     modified_at: timeText(started),
     size: info?.model.sizeBytes ?? 0,
     // of the name: the file is too large to be read for it
-    digest: digestOf(id),
+    digest: createHash('sha256').update(name).digest('hex'),
     details: detailsOf(info?.model),
   }
 }
-
-const digestOf = (name: string): string => createHash('sha256').update(name).digest('hex')
 
 /** Of a model that was never in memory little is known. */
 const detailsOf = (model: EngineInfo['model'] | undefined) => ({

@@ -38,13 +38,7 @@ const asText = { answers: ['text/plain'] }
 const asNew = { ...asText, statuses: [200, 201] }
 
 const routes: readonly Route<OllamaContext>[] = [
-  get(
-    '/',
-    'open',
-    "Ollama's greeting, unless the native API has this path",
-    () => 'Ollama is running',
-    asText,
-  ),
+  get('/', 'open', "Ollama's greeting, unless the native API has this path", greet, asText),
   get('/api/version', 'user', 'The version', models.version),
   get('/api/tags', 'user', 'The models that are served', models.tags),
   get('/api/ps', 'user', 'The models in memory', models.ps),
@@ -70,6 +64,11 @@ const routes: readonly Route<OllamaContext>[] = [
     ...asText,
   }),
 ]
+
+/** `GET /`: clients look for these words. */
+function greet(): string {
+  return 'Ollama is running'
+}
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */
 export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol {

@@ -171,8 +171,7 @@ class ChoiceStream {
       return
     }
     if (event.type === 'token') {
-      const isTimed = this.call.fields.timings_per_token === true
-      if (isTimed) this.timed = this.timings.onToken()
+      if (this.call.fields.timings_per_token === true) this.timed = this.timings.onToken()
       if (event.logprobs !== undefined) this.#logprobs.push(event.logprobs)
     }
     for (const part of this.parser.push(event.text)) this.#add(part)

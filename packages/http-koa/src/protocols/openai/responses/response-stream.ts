@@ -167,10 +167,9 @@ export function responseEvents(
   send: Send,
   streams = true,
 ): Encoder<GenerationEvent> {
-  const { promptTokens } = generation
   const parser = createAnswerParser(form, streams)
   const answer = new ItemStream(call, head.id, send, offered)
-  const timings = new StreamTimings(call.clock, promptTokens)
+  const timings = new StreamTimings(call.clock, generation.promptTokens)
   let end: EndEvent | undefined
   return {
     begin() {
