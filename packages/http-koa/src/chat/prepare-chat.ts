@@ -34,7 +34,8 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   const { tools, template, mostCalls, strict = [], preamble = client.preset } = chat
   const info = await client.info()
   const given = shownMessages(chat.messages, info.model)
-  const { format, marks } = await knownTemplate(client, info)
+  const known = await knownTemplate(client, info)
+  const { format, marks } = known
   const before = preamble === undefined ? given : withPreamble(preamble, given)
   const { messages, variables: shown } = promptWithTools(before, tools, format)
   // what the operator has set, where the client does not say
@@ -44,7 +45,7 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   const isNew = template.continueFinalMessage !== true && template.addGenerationPrompt !== false
   const { thinkingIsOpen, suffix }: PromptEnd =
     isNew && format.thinking !== undefined
-      ? await promptEndOf(client, info, variables)
+      ? await promptEndOf(client, known, variables)
       : { thinkingIsOpen: false }
   const form: AnswerForm = {
     tools,

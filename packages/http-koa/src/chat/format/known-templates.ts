@@ -42,17 +42,16 @@ export const chatFormatOf = async (client: EngineClient): Promise<ChatFormat> =>
   (await knownTemplate(client, await client.info())).format
 
 /**
- * How the template of an engine's model, with these variables, ends a prompt. It is rendered the first
+ * How a template of an engine's model, with these variables, ends a prompt. It is rendered the first
  * time alone.
  *
  * @throws what the engine throws when it cannot be reached
  */
 export async function promptEndOf(
   client: EngineClient,
-  info: EngineInfo,
+  { format, ends }: KnownTemplate,
   variables: Readonly<Record<string, unknown>>,
 ): Promise<PromptEnd> {
-  const { format, ends } = await knownTemplate(client, info)
   const key = createHash('sha256').update(JSON.stringify(variables)).digest('base64')
   return await remembered(ends, key, mostEnds, () => promptEnd(client, format, variables))
 }
