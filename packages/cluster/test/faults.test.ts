@@ -130,8 +130,8 @@ const deaths = fc.array(
   { maxLength: 4 },
 )
 
-function engineOn(clock: SimulatedClock, stepMs = 10) {
-  const backend = new FakeBackend({ clock, stepMs: () => stepMs })
+function engineOn(clock: SimulatedClock, stepMs = 10, contextSize = 256) {
+  const backend = new FakeBackend({ clock, stepMs: () => stepMs, contextSize })
   const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
   return { engine, client: new LocalEngineClient(engine, new PluginRegistry(), systemRandom) }
 }
@@ -605,8 +605,9 @@ async function startOne(
   id: string,
   model?: object,
   logger = silentLogger,
+  contextSize = 256,
 ) {
-  const { engine, client } = engineOn(clock)
+  const { engine, client } = engineOn(clock, 10, contextSize)
   const info = engine.info()
   const its = { ...info, model: { ...info.model, ...model } }
   const bus = server.connect()
@@ -670,6 +671,26 @@ t.test('a worker that dies is lost once, however long the list still has it', as
   t.match(directory.status(), { state: 'loaded' })
   await front.close()
   await mortal.client.close()
+})
+
+t.test('a prompt that is too long for one worker goes to one with a larger context', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const small = await startOne(clock, server, 'a-small')
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  await front.start()
+  await later(clock, 1000)
+  const client = front.client('fake')
+  const ask = async (tokens: number) =>
+    await drive(clock, said(client, { prompt: { tokens: Array(tokens).fill(5) }, maxTokens: 2 }))
+  await t.rejects(ask(300), { code: 'prompt_too_long', message: /a slot holds 256/ })
+  const large = await startOne(clock, server, 'b-large', undefined, silentLogger, 512)
+  await later(clock, 1500)
+  for (let round = 0; round < 4; round++) t.ok((await ask(300)).length > 0)
+  t.ok(client.workers.counts.placed > 5, 'some were at the small one first')
+  await t.rejects(ask(600), { code: 'prompt_too_long', message: /a slot holds 512/ })
+  await drive(clock, Promise.all([small, large].map(async ({ worker }) => await worker.close())))
+  await front.close()
 })
 
 t.test('a worker that cannot be listed says so once', async (t) => {

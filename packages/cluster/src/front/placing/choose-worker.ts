@@ -39,18 +39,20 @@ export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number
   if (sleep.isCatchingUp) return { holdUntil: Infinity }
   const request = placed.routed
   const ofBatch = isOfBatch(placed.request)
-  // A batch runs where no client has anything.
-  const idle = ofBatch ? ({ clients }: Member) => clients === 0 : () => true
-  const isFree = placed.drawnBy === undefined && !ofBatch
+  const { refusedContext } = placed
+  const mayTake = ({ clients, record }: Member): boolean =>
+    // A batch runs where no client has anything.
+    !(ofBatch && clients > 0) && record.info.limits.contextSize > refusedContext
+  const isFree = placed.drawnBy === undefined && !ofBatch && refusedContext === 0
   const views = (isFit: (member: Member) => boolean) => {
     if (isFree) return members.table.views(request, now)
     const fit = new Set(members.all.filter(isFit).map(({ record }) => record.id))
     return members.table.views(request, now, (id) => fit.has(id))
   }
-  let found = views((one) => idle(one) && isExactOn(placed, one.record))
+  let found = views((one) => mayTake(one) && isExactOn(placed, one.record))
   const isExact = found.length > 0
   if (!isExact && placed.drawnBy !== undefined) {
-    found = views((one) => idle(one) && isPossibleOn(placed, one.record))
+    found = views((one) => mayTake(one) && isPossibleOn(placed, one.record))
   }
   if (found.length === 0) return { holdUntil: Infinity }
   if (members.isGathering) return { holdUntil: now + gatherMs }

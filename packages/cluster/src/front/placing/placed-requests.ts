@@ -15,6 +15,8 @@ export class PlacedRequest extends InFlightRequest {
   hasCrashed = false
   /** The worker that drew its tokens last. */
   drawnBy: WorkerRecord | undefined
+  /** Tokens per slot of the largest worker that has refused it as too long; 0: none has. */
+  refusedContext = 0
   /** Of its text, where that alone is its prompt. */
   readonly characters: number
   readonly #prompt: Pick<RequestToPlace, 'blocks' | 'blockTokens' | 'files' | 'promptTokens'>

@@ -174,8 +174,23 @@ export class Placing {
     }
     const tokens = event.type === 'end' ? event.usage.promptTokens : placed.promptTokens
     this.parts.members.table.end(member.record.id, tokens)
+    if (event.type === 'error' && event.error.code === 'prompt_too_long') {
+      const { contextSize } = member.record.info.limits
+      if (this.#hasLarger(contextSize)) {
+        placed.refusedContext = contextSize
+        this.#move(placed)
+        return undefined
+      }
+    }
     this.#remove(placed)
     return event
+  }
+
+  /** Whether a worker takes requests whose slots hold more tokens. */
+  #hasLarger(contextSize: number): boolean {
+    return this.parts.members.all.some(
+      ({ record, state }) => state === 'up' && record.info.limits.contextSize > contextSize,
+    )
   }
 
   #onLoss(placed: PlacedRequest): void {
