@@ -8,6 +8,7 @@ import {
   checkMade,
   checkServerParts,
   CllmError,
+  type Clock,
   type Random,
   type EngineClient,
   type ModelPreset,
@@ -113,6 +114,7 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
       return await Promise.all(transports.map((transport) => transport.listen()))
     },
     async close(graceMs = 0) {
+      const deadline = clock.now() + graceMs
       const failures: unknown[] = []
       // All are asked, whatever one throws.
       const each = async (ask: (transport: Transport) => unknown): Promise<void> => {
@@ -122,7 +124,7 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
       // One that drains for ever does not keep the others open.
       void each((transport) => transport.drain?.())
       const drained = Promise.allSettled([directory.drain()])
-      if (graceMs > 0) await within(clock, graceMs, drained, () => {})
+      if (graceMs > 0) await settledBy(clock, deadline, drained)
       const ended = directory.close()
       // Streams that are cut short have an error event to send yet.
       const cut = clock.now() + (graceMs > 0 ? flushMs : 0)
@@ -148,4 +150,14 @@ function directoryOf(parts: ServerOnEngines | ServerInProcess, random: Random): 
   const directory = new StaticDirectory([[backend.model.id, client]])
   if (backend.adapters === undefined) return directory
   return new NamedModels(directory, { adapterSetOf: adapterSets() })
+}
+
+async function settledBy(clock: Clock, deadline: number, work: Promise<unknown>): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const cancel = clock.at(deadline, resolve)
+    void work.then(() => {
+      cancel()
+      resolve()
+    })
+  })
 }
