@@ -158,19 +158,22 @@ export class ThreadTuner {
     const now = this.options.clock.now()
     if (now < this.#asksAt) return undefined
     this.#asksAt = now + questionMs
-    // Also before a trial is due: a look after a long time would tell of all of it.
-    const { freeCores } = this.options.load
-    if (now >= this.#notesAt && freeCores < Infinity) {
-      this.best = { threads, freeCores }
+    const { load } = this.options
+    if (now >= this.#notesAt && load.freeCores < Infinity) {
+      this.best = { threads, freeCores: load.freeCores }
       this.#notesAt = Infinity
     }
-    const isGrave = isAlone && threads / (threads - 1) > unnoticed
-    const mayTryFewer = now >= this.#next.fewer && (!isGrave || freeCores < threads - 0.5)
-    if (threads > 1 && mayTryFewer) return 'fewer'
+    if (threads > 1) {
+      const isGrave = isAlone && threads / (threads - 1) > unnoticed
+      // Also before a trial is due: a look after a long time would tell of all of it.
+      const mayTry = !isGrave || load.freeCores < threads - 0.5
+      if (now >= this.#next.fewer && mayTry) return 'fewer'
+    }
     if (threads === this.options.most) return undefined
+    const { freeCores } = load
     const isFreer = freeCores > this.#freeInVain + 0.3
-    const mayTryMore = isFreer || (now >= this.#next.more && !isAlone)
-    return freeCores >= threads + 0.5 && mayTryMore ? 'more' : undefined
+    const mayTry = isFreer || (now >= this.#next.more && !isAlone)
+    return freeCores >= threads + 0.5 && mayTry ? 'more' : undefined
   }
 
   /** Learns how long a pass of `size` tokens took on this many threads. */
