@@ -8,7 +8,7 @@ import { configFrom } from './config-flags.js'
 
 const fileFlags = {
   'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS'),
-  cluster: one('URL', 'Redis server of a cluster, for its keys; also CLLM_CLUSTER, without a file'),
+  cluster: one('URL', 'Redis server of a cluster, for its keys; also CLLM_CLUSTER'),
   'cluster-ca': one('FILE', 'PEM file with the certificate authorities of a `rediss://` server'),
   config: one('FILE', 'The YAML file of `cllm serve`, for its `security.api_keys`'),
 }
