@@ -59,16 +59,17 @@ export class PartCatalog {
       const made: unknown = create(context as PartContext<T>)
       // Its rejection, which nobody waits for, would end the process.
       if (made instanceof Promise) made.catch(() => {})
-      else if (typeof made === 'object' && made !== null) {
-        const who = `${part} "${name}"`
-        checkMade(part, name, made as Record<string, unknown>, ...(needs[part] ?? []))
-        if (token === tokens.MODEL_SOURCE) return made
-        if (token === tokens.LOGGER)
-          return lasting(made as Logger, context.original() as Logger, who)
-        return answerable(made, who, context.get(tokens.CLOCK))
+      if (typeof made !== 'object' || made === null || made instanceof Promise) {
+        const message = `${part} "${name}": create made no object, instead got ${String(made)}`
+        throw new CllmError('plugin_invalid', message, { details: { part: name } })
       }
-      const message = `${part} "${name}": create made no object, instead got ${String(made)}`
-      throw new CllmError('plugin_invalid', message, { details: { part: name } })
+      checkMade(part, name, made as Record<string, unknown>, ...(needs[part] ?? []))
+      // Its calls download models, which may take hours.
+      if (token === tokens.MODEL_SOURCE) return made
+      const who = `${part} "${name}"`
+      return token === tokens.LOGGER
+        ? lasting(made as Logger, context.original() as Logger, who)
+        : answerable(made, who, context.get(tokens.CLOCK))
     })
   }
 
@@ -109,8 +110,8 @@ function lasting(made: Logger, original: Logger, who: string): Logger {
   for (const level of ['debug', 'info', 'warn', 'error'] as const) {
     lines[level] = (fields, message) => {
       const lost = (cause: unknown): void => {
-        if (!isTold)
-          original.error({ err: cause }, `${who} failed; what it does not take goes here`)
+        const failure = `${who} failed; what it does not take goes here`
+        if (!isTold) original.error({ err: cause }, failure)
         isTold = true
         original[level](fields, message)
       }
