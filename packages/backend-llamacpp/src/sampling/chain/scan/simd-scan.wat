@@ -2,14 +2,24 @@
 ;; 64 entries of 4 bytes. simd-module.ts is made of this file: node assemble-scan.mjs.
 (module
   (memory (import "scan" "memory") 1)
+  (global $blocks (import "scan" "blocks") i32)
+  (global $logits (import "scan" "logits") i32)
+  (global $maxima (import "scan" "maxima") i32)
+  (global $ids (import "scan" "ids") i32)
+  (global $listed (import "scan" "listed") i32)
+  (global $packs (import "scan" "packs") i32)
+  (global $weights (import "scan" "weights") i32)
+  (global $sums (import "scan" "sums") i32)
 
   ;; The largest entry of each block, and of all. A comparison with NaN is false: it is passed over.
   (func (export "findLargest")
-    (param $logits i32) (param $maxima i32) (param $blocks i32) (result f32)
-    (local $end i32) (local $blockEnd i32)
+    (result f32)
+    (local $logits i32) (local $maxima i32) (local $end i32) (local $blockEnd i32)
     (local $a v128) (local $b v128) (local $most f32) (local $largest f32)
+    (local.set $logits (global.get $logits))
+    (local.set $maxima (global.get $maxima))
     (local.set $largest (f32.const -inf))
-    (local.set $end (i32.add (local.get $maxima) (i32.shl (local.get $blocks) (i32.const 2))))
+    (local.set $end (i32.add (local.get $maxima) (i32.shl (global.get $blocks) (i32.const 2))))
     (loop $block
       (local.set $a (v128.const f32x4 -inf -inf -inf -inf))
       (local.set $b (local.get $a))
@@ -35,16 +45,19 @@
   ;; Lists the entries that are at least $from, in their order. The number of them. $packs has, for each
   ;; set of four, the bytes that move its members to the front.
   (func (export "collect")
-    (param $logits i32) (param $maxima i32) (param $blocks i32) (param $from f32)
-    (param $ids i32) (param $listed i32) (param $packs i32) (result i32)
-    (local $end i32) (local $blockEnd i32) (local $start i32) (local $set i32) (local $step i32)
+    (param $from f32) (result i32)
+    (local $logits i32) (local $maxima i32) (local $ids i32) (local $listed i32)
+    (local $end i32) (local $blockEnd i32) (local $set i32) (local $step i32)
     (local $least v128) (local $entries v128) (local $numbers v128) (local $four v128)
     (local $pack v128)
-    (local.set $start (local.get $ids))
+    (local.set $logits (global.get $logits))
+    (local.set $maxima (global.get $maxima))
+    (local.set $ids (global.get $ids))
+    (local.set $listed (global.get $listed))
     (local.set $least (f32x4.splat (local.get $from)))
     (local.set $numbers (v128.const i32x4 0 1 2 3))
     (local.set $four (i32x4.splat (i32.const 4)))
-    (local.set $end (i32.add (local.get $maxima) (i32.shl (local.get $blocks) (i32.const 2))))
+    (local.set $end (i32.add (local.get $maxima) (i32.shl (global.get $blocks) (i32.const 2))))
     (loop $block
       (local.set $blockEnd (i32.add (local.get $logits) (i32.const 256)))
       (if (f32.ge (f32.load (local.get $maxima)) (local.get $from))
@@ -54,7 +67,7 @@
             (local.set $set (i32x4.bitmask (f32x4.ge (local.get $entries) (local.get $least))))
             (local.set $pack
               (v128.load
-                (i32.add (local.get $packs) (i32.shl (local.get $set) (i32.const 4)))))
+                (i32.add (global.get $packs) (i32.shl (local.get $set) (i32.const 4)))))
             (v128.store (local.get $listed)
               (i8x16.swizzle (local.get $entries) (local.get $pack)))
             (v128.store (local.get $ids) (i8x16.swizzle (local.get $numbers) (local.get $pack)))
@@ -69,7 +82,7 @@
           (local.set $logits (local.get $blockEnd))))
       (local.set $maxima (i32.add (local.get $maxima) (i32.const 4)))
       (br_if $block (i32.lt_u (local.get $maxima) (local.get $end))))
-    (i32.shr_u (i32.sub (local.get $ids) (local.get $start)) (i32.const 2)))
+    (i32.shr_u (i32.sub (local.get $ids) (global.get $ids)) (i32.const 2)))
 
   ;; Writes exp(entry / $temperature - $shift) for the blocks that have an entry which is at least
   ;; $from, and the sum of each block; that of other blocks is 0. The sum of all. The exponent is at
@@ -77,13 +90,17 @@
   ;; e^x = 2^k e^r with |r| <= ln 2 / 2, ln 2 in two parts so that k times the first is exact. The
   ;; polynomial is off by 3e-9, a weight by 8e-8 at most, which is rounding.
   (func (export "weigh")
-    (param $logits i32) (param $maxima i32) (param $blocks i32) (param $sums i32)
-    (param $weights i32) (param $from f32) (param $temperature f32) (param $shift f32) (result f64)
+    (param $logits i32) (param $blocks i32)
+    (param $from f32) (param $temperature f32) (param $shift f32) (result f64)
+    (local $maxima i32) (local $sums i32) (local $weights i32)
     (local $end i32) (local $blockEnd i32) (local $blockSum f64) (local $total f64)
     (local $x v128) (local $k v128) (local $bits v128) (local $r v128) (local $sum v128)
     (local $t v128) (local $s v128) (local $lowest v128) (local $round v128) (local $perLn2 v128)
     (local $ln2High v128) (local $ln2Low v128) (local $one v128)
     (local $c2 v128) (local $c3 v128) (local $c4 v128) (local $c5 v128) (local $c6 v128)
+    (local.set $maxima (global.get $maxima))
+    (local.set $sums (global.get $sums))
+    (local.set $weights (global.get $weights))
     (local.set $t (f32x4.splat (local.get $temperature)))
     (local.set $s (f32x4.splat (local.get $shift)))
     (local.set $lowest (f32x4.splat (f32.const -86)))
@@ -168,9 +185,11 @@
   ;; The sum of all weights in single precision, one after the other. A block whose sum is below 2^-25 of it
   ;; is passed over: none of its weights reaches half of what the sum's last bit stands for.
   (func (export "addSingly")
-    (param $weights i32) (param $sums i32) (param $blocks i32) (result f32)
-    (local $end i32) (local $blockEnd i32) (local $sum f32)
-    (local.set $end (i32.add (local.get $sums) (i32.shl (local.get $blocks) (i32.const 3))))
+    (result f32)
+    (local $weights i32) (local $sums i32) (local $end i32) (local $blockEnd i32) (local $sum f32)
+    (local.set $weights (global.get $weights))
+    (local.set $sums (global.get $sums))
+    (local.set $end (i32.add (local.get $sums) (i32.shl (global.get $blocks) (i32.const 3))))
     (loop $block
       (local.set $blockEnd (i32.add (local.get $weights) (i32.const 256)))
       (if (f64.ge (f64.load (local.get $sums))

@@ -16,30 +16,16 @@ interface WebAssemblyApi {
   readonly Instance: new (module: object, imports: object) => { readonly exports: ScanExports }
 }
 
-/** What simd-scan.wat exports; addresses are in bytes. */
+/**
+ * What simd-scan.wat exports. It knows where the arrays of a {@link VocabularyScan} are; `entries` are the
+ * address of others.
+ */
 interface ScanExports {
-  findLargest(logits: number, maxima: number, blocks: number): number
-  collect(
-    logits: number,
-    maxima: number,
-    blocks: number,
-    from: number,
-    ids: number,
-    listed: number,
-    packs: number,
-  ): number
+  findLargest(): number
+  collect(from: number): number
   count(entries: number, number: number, from: number): number
-  addSingly(weights: number, sums: number, blocks: number): number
-  weigh(
-    logits: number,
-    maxima: number,
-    blocks: number,
-    sums: number,
-    weights: number,
-    from: number,
-    temperature: number,
-    shift: number,
-  ): number
+  addSingly(): number
+  weigh(entries: number, blocks: number, from: number, temperature: number, shift: number): number
 }
 
 const pageBytes = 65_536
@@ -72,7 +58,6 @@ export class VocabularyScan {
   readonly listed: Float32Array
   readonly #native: ScanExports
   readonly #blocks: number
-  readonly #packs: number
 
   /** @param size - entries of the vocabulary */
   constructor(readonly size: number) {
@@ -84,30 +69,34 @@ export class VocabularyScan {
       bytes += Math.ceil((entries * entryBytes) / alignment) * alignment
       return at
     }
-    const [logits, weights, listed, ids] = Array.from({ length: 4 }, () => reserve(length, 4))
-    const maxima = reserve(blocks, 4)
-    const sums = reserve(blocks, 8)
-    this.#packs = reserve(packs.length, 1)
+    const at = {
+      logits: reserve(length, 4),
+      weights: reserve(length, 4),
+      listed: reserve(length, 4),
+      ids: reserve(length, 4),
+      maxima: reserve(blocks, 4),
+      sums: reserve(blocks, 8),
+      packs: reserve(packs.length, 1),
+    }
     const module = new WebAssembly.Module(bytesOfModule)
-    const whole = new WebAssembly.Memory({ initial: Math.ceil(bytes / pageBytes) })
-    this.#native = new WebAssembly.Instance(module, { scan: { memory: whole } }).exports
-    const memory = whole.buffer
-    new Uint8Array(memory, this.#packs).set(packs)
+    const memory = new WebAssembly.Memory({ initial: Math.ceil(bytes / pageBytes) })
+    this.#native = new WebAssembly.Instance(module, { scan: { memory, blocks, ...at } }).exports
     this.#blocks = blocks
-    this.logits = new Float32Array(memory, logits, length).fill(-Infinity)
-    this.weights = new Float32Array(memory, weights, length)
-    this.listed = new Float32Array(memory, listed, length)
-    this.ids = new Int32Array(memory, ids, length)
-    this.maxima = new Float32Array(memory, maxima, blocks)
+    const { buffer } = memory
+    new Uint8Array(buffer, at.packs).set(packs)
+    this.logits = new Float32Array(buffer, at.logits, length).fill(-Infinity)
+    this.weights = new Float32Array(buffer, at.weights, length)
+    this.listed = new Float32Array(buffer, at.listed, length)
+    this.ids = new Int32Array(buffer, at.ids, length)
+    this.maxima = new Float32Array(buffer, at.maxima, blocks)
     // what is behind the last block counts for none
-    new Float32Array(memory, maxima, Math.ceil(blocks / 4) * 4).fill(-Infinity)
-    this.sums = new Float64Array(memory, sums, blocks)
+    new Float32Array(buffer, at.maxima, Math.ceil(blocks / 4) * 4).fill(-Infinity)
+    this.sums = new Float64Array(buffer, at.sums, blocks)
   }
 
   /** Reads all logits. The largest one; −Infinity when no token can be drawn. */
   findLargest(): number {
-    const { logits, maxima } = this
-    return this.#native.findLargest(logits.byteOffset, maxima.byteOffset, this.#blocks)
+    return this.#native.findLargest()
   }
 
   /** How many blocks have a token whose logit is at least `from`, after {@link findLargest}. */
@@ -126,7 +115,7 @@ export class VocabularyScan {
    * it rounds as llama.cpp's sum does. No block was left out before.
    */
   addSingly(): number {
-    return this.#native.addSingly(this.weights.byteOffset, this.sums.byteOffset, this.#blocks)
+    return this.#native.addSingly()
   }
 
   /**
@@ -136,16 +125,7 @@ export class VocabularyScan {
    * @returns how many they are
    */
   collect(from: number): number {
-    const { logits, maxima, ids, listed } = this
-    return this.#native.collect(
-      logits.byteOffset,
-      maxima.byteOffset,
-      this.#blocks,
-      from,
-      ids.byteOffset,
-      listed.byteOffset,
-      this.#packs,
-    )
+    return this.#native.collect(from)
   }
 
   /**
@@ -155,23 +135,8 @@ export class VocabularyScan {
    *   not written
    * @param shift - the largest logit ÷ temperature
    */
-  weigh(
-    from: number,
-    temperature: number,
-    shift: number,
-    logits = this.logits,
-    blocks = this.#blocks,
-  ): number {
-    return this.#native.weigh(
-      logits.byteOffset,
-      this.maxima.byteOffset,
-      blocks,
-      this.sums.byteOffset,
-      this.weights.byteOffset,
-      from,
-      temperature,
-      shift,
-    )
+  weigh(from: number, temperature: number, shift: number): number {
+    return this.#native.weigh(this.logits.byteOffset, this.#blocks, from, temperature, shift)
   }
 
   /** The same as {@link weigh} for the first `count` that are listed; 1 or more. Their sum. */
@@ -180,7 +145,7 @@ export class VocabularyScan {
     const blocks = Math.ceil(count / blockSize)
     // the last block may not be full
     listed.fill(-Infinity, count, blocks * blockSize)
-    return this.weigh(-Infinity, temperature, shift, listed, blocks)
+    return this.#native.weigh(listed.byteOffset, blocks, -Infinity, temperature, shift)
   }
 }
 
