@@ -8,7 +8,7 @@ import type {
   SequenceView,
 } from '../scheduling/scheduler-policy.js'
 
-/** A step that was computed, with every sum that its observers need. Times are milliseconds. */
+/** A computed step, with all sums that observers need. Times are milliseconds. */
 export interface StepRecord {
   /** By the engine's clock. */
   readonly startedAt: number
@@ -23,20 +23,20 @@ export interface StepRecord {
   readonly prefillTokens: number
   /** Requests that computed a part of their prompt. */
   readonly prefillSequences: number
-  /** Requests that computed their next token, with drafts or alone. */
+  /** Requests that decode, with or without drafts. */
   readonly decodeSequences: number
-  /** Of them, those that verified drafts. */
+  /** Decoding requests that verified drafts. */
   readonly draftSequences: number
-  /** Draft tokens that were verified … */
+  /** Draft tokens that were verified. */
   readonly draftTokens: number
-  /** … and those of them that were drawn. */
+  /** Draft tokens that were accepted. */
   readonly acceptedTokens: number
   /** Tokens in the slots of the decoding requests before the step. */
   readonly decodeContextTokens: number
   /** Tokens in the slots of all requests of the step before it. */
   readonly contextTokens: number
   readonly parts: readonly ComputedPart[]
-  /** Whether it succeeded at the first try; otherwise its duration is no measure of costs. */
+  /** Whether it succeeded at the first try; otherwise its duration says nothing about costs. */
   readonly isWhole: boolean
 }
 
@@ -63,15 +63,15 @@ export interface EngineObserver {
   /** A request is valid and joined the queue. */
   onQueued?(request: SequenceView, now: number): void
   /**
-   * A part of a long text was tokenized, one in a turn of the event loop: of a prompt that has not
-   * joined the queue yet, or of any other text.
+   * A part of a long text was tokenized, which is done one part per turn of the event loop. The text is a prompt that
+   * has not joined the queue yet, or any other text.
    */
   onTokenized?(now: number): void
   /** A request was refused before it joined the queue. */
   onRefused?(id: string, error: CllmError, now: number): void
   /**
-   * A waiting request has got a slot and its sampler is made next, which compiles its constraint.
-   * `onAdmitted` follows, or `onFinished` when that fails.
+   * A waiting request got a slot; next its sampler is made, which compiles its constraint. `onAdmitted` follows, or
+   * `onFinished` when that fails.
    */
   onPreparing?(request: SequenceView, now: number): void
   /** A waiting request got a slot. */
@@ -80,7 +80,7 @@ export interface EngineObserver {
   onPreempted?(request: SequenceView, now: number): void
   /** A waiting request is held back until the prefix that it shares with another one is computed. */
   onHeld?(request: SequenceView, now: number): void
-  /** It is no longer held back. */
+  /** The request is no longer held back. */
   onReleased?(request: SequenceView, now: number): void
   /** A request left the queue or its slot for good; its last events may not be published yet. */
   onFinished?(request: SequenceView, now: number): void
@@ -94,6 +94,6 @@ export interface EngineObserver {
   onStep?(step: StepRecord): void
   /** Events for clients are published: the events of all requests together, once a step. */
   onEvents?(events: readonly AddressedEvent[]): void
-  /** One turn of the loop is over; with its step, unless there was none or it was interrupted. */
+  /** One turn of the engine's loop has ended. `step` is undefined where it computed none or was interrupted. */
   onTurn?(durationMs: number, step: StepRecord | undefined): void
 }

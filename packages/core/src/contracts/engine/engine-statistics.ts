@@ -24,57 +24,58 @@ export interface Distribution {
   readonly sum: number
 }
 
-/** What the steps were made of. */
+/** What the engine's steps computed. */
 export interface StepStatistics {
-  /** Tokens computed in prompts, also of requests that did not end well, and again if need be. */
+  /** Prompt tokens computed, including those of requests that failed and those computed again after a preemption. */
   readonly prefillTokens: number
-  /** Tokens computed to draw the next one, drafts included. */
+  /** Tokens computed while decoding, draft tokens included. */
   readonly decodeTokens: number
   /** Milliseconds from a step's start to its tokens. */
   readonly stepMs: Distribution
-  /** Tokens computed in a step. */
+  /** Tokens per step. */
   readonly stepTokens: Distribution
-  /** Requests that took part in a step. */
+  /** Requests per step. */
   readonly stepSequences: Distribution
 }
 
-/** What came of speculation. */
+/** Results of speculative decoding. */
 export interface SpeculationStatistics {
-  /** How often drafts of a request were verified. */
+  /** Drafts that were verified. */
   readonly drafts: number
-  /** Tokens of them. */
+  /** Tokens of these drafts. */
   readonly draftTokens: number
-  /** Those of the tokens that were drawn. */
+  /** Draft tokens that were accepted, as the model drew them too. */
   readonly acceptedTokens: number
 }
 
-/** Prompts that parted from the call before: see `PromptParting`. */
+/** Prompts that differ from the beginning of the call before: see `PromptParting`. */
 export interface PartingStatistics {
   readonly prompts: number
-  /** Tokens that were computed again for that. */
+  /** Tokens that were computed again because of it. */
   readonly tokens: number
 }
 
-/** The images and sounds that are encoded beside the steps. */
+/** Images and sounds, which are encoded beside the steps. */
 export interface EncodeStatistics {
-  /** Files that wait, with the one that is being encoded, and milliseconds that they are predicted to take. */
+  /** Files in the queue, including the one that is being encoded. */
   readonly waiting: number
+  /** Milliseconds that encoding these files is predicted to take. */
   readonly waitMs: number
   readonly encoded: number
   readonly failed: number
-  /** Files whose encoding was kept. */
+  /** Files whose encoding was found in the cache. */
   readonly found: number
-  /** Milliseconds of those that were encoded. */
+  /** Milliseconds spent encoding. */
   readonly encodeMs: number
-  /** Milliseconds for which they waited for others before. */
+  /** Milliseconds that the encoded files had waited in the queue. */
   readonly queueMs: number
 }
 
-/** The KV cells that all slots share. */
+/** The pool of KV cells that all slots share. */
 export interface KvPoolStatistics {
-  /** Tokens that fit into them. */
+  /** Tokens that the pool can hold. */
   readonly tokens: number
-  /** Those of them that hold no token. */
+  /** Cells without a token. */
   readonly free: number
 }
 
@@ -82,55 +83,55 @@ export interface KvPoolStatistics {
 export interface WorkerStatistics {
   readonly id: string
   /**
-   * Whether it takes new requests; `restarting` while its engine is started again, `incompatible` where its version
-   * does not go with that of who says so, which sends it nothing.
+   * Whether it takes new requests. `restarting`: its engine is being started again. `incompatible`: its version does
+   * not match the front's, which sends it no requests.
    */
   readonly state: 'up' | 'draining' | 'restarting' | 'incompatible'
-  /** Requests that it holds in memory. */
+  /** Requests that it can compute at once. */
   readonly slots: number
-  /** Requests on it that have not ended. */
+  /** Requests in flight on it. */
   readonly open: number
 }
 
-/** Several engines that serve a model together, and what their router did since the start. */
+/** Several engines that serve a model together, and counts of their router since the start. */
 export interface WorkersStatistics {
   readonly list: readonly WorkerStatistics[]
   /** Requests that were placed on a worker, moves included. */
   readonly placed: number
-  /** Requests that went on at another worker, which computes the same numbers … */
+  /** Requests that continued on another worker with the same fingerprint, so with the same numbers. */
   readonly movedExactly: number
-  /** … or may differ in rounding. */
+  /** Requests that continued on another worker whose numbers may differ in rounding. */
   readonly movedInexactly: number
-  /** Messages that no worker can have sent; what links that have ended still say is among them. */
+  /** Messages that were refused as invalid, including late messages of links that have ended. */
   readonly refusedMessages: number
 }
 
-/** Counters since the start, and what is going on. Times are milliseconds. */
+/** Counters since the start, and the current load. Times are milliseconds. */
 export interface EngineStatistics extends StepStatistics, Usage {
   readonly waiting: number
   readonly running: number
   /**
-   * Milliseconds for which a request that comes now is predicted to wait for a slot; of several workers, the least of
-   * those that take requests. Absent where no engine said it.
+   * Milliseconds that a request arriving now is predicted to wait for a slot; with several workers, the shortest wait
+   * of those that take requests. Absent where no engine has reported it.
    */
   readonly waitMs?: number
   readonly slots: readonly SlotStatistics[]
   readonly requests: Readonly<Record<'done' | 'cancelled' | 'failed' | 'timed_out', number>>
   readonly preemptions: number
-  /** Policies that failed and were replaced by the fallback. */
+  /** How often a policy failed and was replaced by the fallback. */
   readonly policyFaults: number
   readonly steps: number
-  /** Steps of batches that were interrupted for a client's request; not among `steps`. */
+  /** Steps of the batch lane that were interrupted for a client's request; not counted in `steps`. */
   readonly interruptedSteps: number
-  /** By what made a call the one before. Absent where an engine does not say. */
+  /** Grouped by how the call before was recognised. Absent where an engine does not report it. */
   readonly partings?: Readonly<Record<PromptParting['by'], PartingStatistics>>
-  /** In the backend's forward passes. */
+  /** Time in the backend's forward passes. */
   readonly decodeMs: number
-  /** The prompts' part of that; where a pass computed a prompt and answers at once, an estimate. */
+  /** The part of `decodeMs` spent on prompts; estimated for passes that computed prompts and answers together. */
   readonly prefillMs: number
-  /** In the backend's sampling. */
+  /** Time in the backend's sampling. */
   readonly sampleMs: number
-  /** In steps and between a step and the next one that follows at once: all of the loop's work. */
+  /** Time in which the loop worked: in steps, and between steps that follow each other at once. */
   readonly busyMs: number
   /** Absent where nothing was ever drafted. */
   readonly speculation?: SpeculationStatistics
@@ -146,29 +147,30 @@ export interface EngineStatistics extends StepStatistics, Usage {
   readonly workers?: WorkersStatistics
 }
 
-/** One tier of what slots held, since the start. */
+/** One tier of saved slot states; counts since the start. */
 export interface TierStatistics {
-  /** States in it. */
+  /** States that it holds now. */
   readonly states: number
   readonly bytes: number
-  /** Most bytes. */
+  /** The limit of `bytes`. */
   readonly limitBytes: number
-  /** Requests that began with a state of it. */
+  /** Requests that began with a state from this tier. */
   readonly hits: number
-  /** Tokens that they had of it. */
+  /** Prompt tokens that these requests did not have to compute. */
   readonly hitTokens: number
-  /** Requests of which nothing was found, in no slot either. */
+  /** Requests for which nothing was found, neither here nor in a slot. */
   readonly misses: number
-  /** States that were put into it. */
+  /** States that were written into this tier. */
   readonly saved: number
-  /** Those that were not, as requests beside it would have waited too long. */
+  /** States that were not saved, as decoding requests would have waited too long. */
   readonly skipped: number
   /** States that could not be saved or restored. */
   readonly failed: number
-  /** States that were dropped to make room. */
+  /** States that were evicted to make room. */
   readonly evictions: number
-  /** Milliseconds that saving took, and restoring. */
+  /** Milliseconds spent saving. */
   readonly saveMs: number
+  /** Milliseconds spent restoring. */
   readonly loadMs: number
 }
 
@@ -176,9 +178,9 @@ export interface TierStatistics {
 export interface CacheStatistics {
   /** States in RAM. */
   readonly ram: TierStatistics
-  /** States in files, where there are any; what they have to do with requests is counted here alone. */
+  /** States in files; absent without files. Hits from files are counted here, not in `ram`. */
   readonly disk?: TierStatistics
-  /** Milliseconds of the longest time that requests which decode waited for a slot to be filled. */
+  /** The longest time in milliseconds that decoding requests waited while a slot was prepared for another request. */
   readonly longestPauseMs: number
 }
 
@@ -187,60 +189,61 @@ export interface CachedState {
   readonly tier: 'ram' | 'disk'
   readonly tokens: number
   readonly bytes: number
-  /** Whether it is a checkpoint, and not all that a slot held. */
+  /** Whether it is a checkpoint: the state of a prompt's beginning, not of all that the slot held. */
   readonly checkpoint: boolean
-  /** Whether it is dropped for no other. */
+  /** Whether it is never evicted for another state. */
   readonly pinned: boolean
 }
 
 /**
- * What a request did for a while: it waited for a slot, its prompt was computed, its answer was
- * generated, or it had a slot and steps went by without it (`pause`). Times are the engine's clock.
+ * One phase of a request: waiting for a slot, prefill, decode, or `pause`, in which it has a slot but takes part in no
+ * step. Times are the engine's clock.
  */
 export interface ActivitySpan {
   readonly id: string
-  /** Absent of a wait. */
+  /** Absent while it waits. */
   readonly slot?: number
   readonly kind: 'wait' | 'prefill' | 'decode' | 'pause'
   readonly atMs: number
   readonly untilMs: number
-  /** Tokens that were computed; 0 of a wait and a pause. */
+  /** Tokens computed; 0 for `wait` and `pause`. */
   readonly tokens: number
 }
 
-/** Sums over the steps of a frame. */
+/** Sums over all steps of a frame. */
 export interface ActivitySteps {
   readonly count: number
   /** Milliseconds from the start of each step to its tokens. */
   readonly ms: number
   readonly prefillTokens: number
   readonly decodeTokens: number
-  /** Sums over the steps of the requests that took part. */
+  /** Requests in prefill, summed over the steps. */
   readonly prefillSequences: number
+  /** Requests that decode, summed over the steps. */
   readonly decodeSequences: number
 }
 
-/** A request that ended, without its content. */
+/** A request that has ended, without its content. */
 export interface EndedActivity extends Usage, Pick<SequenceView, 'id' | 'tenant' | 'state'> {
-  /** Where its slot had the cached tokens from; absent without tiers behind the slots. */
+  /** Where its cached tokens came from; absent without tiers behind the slots. */
   readonly cache?: CacheOrigin
   /** Milliseconds that it waited for its first slot. */
   readonly queueMs: number
 }
 
-/** What an engine did between two looks at it. */
+/** What an engine did in a short span of time. */
 export interface ActivityFrame {
-  /** Counts up from 1. */
+  /** Consecutive numbers from 1. */
   readonly number: number
   readonly atMs: number
   readonly untilMs: number
   readonly spans: readonly ActivitySpan[]
   readonly steps: ActivitySteps
-  /** Milliseconds from arrival to the first token, of the requests that got theirs. */
+  /** TTFT in milliseconds of each request that got its first token in this frame. */
   readonly firstTokensMs: readonly number[]
   /**
-   * Pauses between two tokens of a stream: how many were at most 1.15 ** exponent milliseconds long,
-   * and longer than with the exponent before.
+   * Histogram of ITL, the time between two tokens of a stream: `count` pauses were at most 1.15 ** exponent
+   * milliseconds long, and longer than 1.15 ** (exponent - 1).
    */
   readonly itl: readonly (readonly [exponent: number, count: number])[]
   /** Computed tokens by tenant. */
@@ -248,7 +251,7 @@ export interface ActivityFrame {
   readonly ended: readonly EndedActivity[]
 }
 
-/** A request that waits, without its content. */
+/** A waiting request, without its content. */
 export interface WaitingActivity {
   readonly id: string
   readonly tenant: string
@@ -257,7 +260,7 @@ export interface WaitingActivity {
   readonly arrival: number
   /** 0 while it is `encoding`. */
   readonly promptTokens: number
-  /** The time to first token that was predicted when it arrived, in milliseconds. */
+  /** TTFT in milliseconds, as predicted at its arrival. */
   readonly predictedMs?: number
   /** Milliseconds until it gets a slot, as predicted now. */
   readonly slotInMs: number
@@ -265,20 +268,20 @@ export interface WaitingActivity {
   readonly reasons: Readonly<Partial<Record<WaitReason, number>>>
 }
 
-/** What goes on in an engine: see `activity` of an engine's client. */
+/** The live view of an engine: the answer of `EngineClient.activity`. */
 export interface EngineActivity extends Pick<EngineStatistics, 'slots' | 'kvPool' | 'cache'> {
   /** The engine's clock in milliseconds. */
   readonly now: number
-  /** What to ask with next: the number of the last frame. */
+  /** The number of the last frame, to be passed to the next call. */
   readonly cursor: number
-  /** Frames that nobody fetched in time. */
+  /** Frames that were dropped before they were fetched. */
   readonly lost: number
   readonly policy: string
   /** Tokens that a slot can hold. */
   readonly slotTokens: number
-  /** All that wait, or are `encoding`. */
+  /** Number of requests that wait or are `encoding`. */
   readonly waiting: number
-  /** The first 32 of them, in the queue's order, those that are `encoding` last. */
+  /** The first 32 waiting requests in the queue's order; `encoding` ones come last. */
   readonly queue: readonly WaitingActivity[]
   readonly frames: readonly ActivityFrame[]
 }

@@ -4,20 +4,19 @@ import type { SerializedError } from '../../errors/cllm-error.js'
 /** Why generation ended. */
 export type FinishReason = 'stop' | 'length'
 
-/** Tokens of a request. */
+/** Token counts of a request. */
 export interface Usage {
   readonly promptTokens: number
   /**
-   * Prompt tokens reused from a slot and never computed for this request, not even after a
-   * preemption.
+   * Prompt tokens that were never computed for this request, as its slot had them; after a preemption only those that
+   * were not computed then either.
    */
   readonly cachedTokens: number
   readonly generatedTokens: number
 }
 
 /**
- * Predicted service times of a request, made at its arrival: as if requests were served in order of
- * arrival.
+ * Predicted times of a request, made at its arrival and as if requests were served in order of arrival.
  */
 export interface Forecast {
   /** Its place in the queue from 1; 0 when a slot is free for it. */
@@ -28,89 +27,89 @@ export interface Forecast {
   readonly firstTokenMs: number
 }
 
-/** How a request went; times are milliseconds by the engine's clock. */
+/** Durations and counts of a request; milliseconds of the engine's clock. */
 export interface Timings {
-  /** Arrival to admission. */
+  /** From arrival to admission. */
   readonly queueMs: number
-  /** Admission to first token. */
+  /** From admission to the first token. */
   readonly prefillMs: number
-  /** Arrival to first token (TTFT). */
+  /** From arrival to the first token (TTFT). */
   readonly firstTokenMs: number
-  /** First token to the last. */
+  /** From the first token to the last. */
   readonly decodeMs: number
-  /** Arrival to end. */
+  /** From arrival to the end. */
   readonly totalMs: number
-  /** How often it lost its slot and waited again. */
+  /** How often it was preempted: it lost its slot and waited again. */
   readonly preemptions: number
-  /** Steps that computed its prompt, again after each preemption. */
+  /** Steps that computed a part of its prompt, repeated ones after a preemption included. */
   readonly prefillChunks: number
-  /** Draft tokens that were verified for it; absent: none. */
+  /** Draft tokens that were verified; absent: none. */
   readonly draftTokens?: number
-  /** Those of them that were drawn; absent with `draftTokens`. */
+  /** Draft tokens that were accepted; absent with `draftTokens`. */
   readonly acceptedTokens?: number
 }
 
-/** More of a request's prompt was computed; the first such event tells what need not be. */
+/** More of a request's prompt is computed. The first such event tells how much was cached. */
 export interface PromptProgress {
   readonly type: 'progress'
-  /** Empty. */
+  /** Always empty. */
   readonly text: ''
-  /** Tokens of the prompt that are in the slot. */
+  /** Prompt tokens in the slot, computed or cached. */
   readonly processedTokens: number
-  /** Those of them that were found there. */
+  /** Prompt tokens that did not have to be computed. */
   readonly cachedTokens: number
   readonly promptTokens: number
 }
 
-/** A token that could have come, with the natural logarithm of its probability. */
+/** A candidate for a token, with the natural logarithm of its probability. */
 export interface LikelyToken {
   readonly token: TokenId
-  /** Its text; what is no whole character shows as U+FFFD. */
+  /** Its text; an incomplete character is shown as U+FFFD. */
   readonly text: string
   /** The bytes of the text. */
   readonly bytes: readonly number[]
   /**
-   * By the model's own distribution: before temperature, penalties, bias, cuts and constraints. After
+   * By the model's own distribution: before temperature, penalties, bias, top-k and the like, and constraints; after
    * them where `drawLogprobs` was asked for.
    */
   readonly logprob: number
 }
 
-/** How likely a token was, and what else could have come. */
+/** The log probability of a token, and the likeliest candidates for its place. */
 export interface TokenLogprobs extends LikelyToken {
-  /** The likeliest tokens in its place, the likeliest first. */
+  /** The likeliest candidates, in falling order. */
   readonly top: readonly LikelyToken[]
 }
 
-/** How likely a token of the prompt was; null for the first, which nothing comes before. */
+/** The log probability of a prompt token; null for the first one, as nothing comes before it. */
 export interface PromptTokenLogprobs extends Omit<TokenLogprobs, 'logprob'> {
   readonly logprob: number | null
 }
 
-/** One for each token of a prompt. */
+/** One entry for each token of a prompt. */
 export type PromptLogprobs = readonly PromptTokenLogprobs[]
 
-/** What a request's stream carries, in this order: one `start`, any `progress`, tokens, one `end`. */
+/** An event of a request's stream: one `start`, any number of `progress`, then tokens, then one `end`. */
 export type GenerateEvent =
   /** The request is valid and waits for its turn. */
   | {
       readonly type: 'start'
       readonly id: string
       readonly promptTokens: number
-      /** When it was asked for. */
+      /** Only if the request asked for it. */
       readonly forecast?: Forecast
-      /** What computes it, as {@link EngineInfo} has it. */
+      /** The fingerprint of the engine that computes it, see `EngineInfo`. */
       readonly fingerprint?: string
     }
   | PromptProgress
   | {
       readonly type: 'token'
       readonly token: TokenId
-      /** The text that became certain with it; empty while a character or a stop text may go on. */
+      /** The text that can be shown now; empty while a character is incomplete or a stop text may follow. */
       readonly text: string
-      /** When they were asked for. */
+      /** Only if the request asked for them. */
       readonly logprobs?: TokenLogprobs
-      /** When they were asked for: with the first token, or with the `end` where there is none. */
+      /** Only if the request asked for them: with the first token, or with `end` where there is no token. */
       readonly promptLogprobs?: PromptLogprobs
     }
   | {
@@ -118,7 +117,7 @@ export type GenerateEvent =
       readonly reason: FinishReason
       /** The stop text that was matched. */
       readonly stop?: string
-      /** Text that was held back until it was certain. */
+      /** Text that was held back, as a stop text could have followed. */
       readonly text: string
       readonly usage: Usage
       readonly timings: Timings
@@ -126,16 +125,16 @@ export type GenerateEvent =
       readonly promptLogprobs?: PromptLogprobs
     }
 
-/** A request's stream. */
+/** The stream of a request. */
 export type GenerateEvents = AsyncIterableIterator<GenerateEvent>
 
-/** The same with the failure that a stream throws, as it travels between processes. */
+/** An event as it is sent between processes, where the error that a stream throws is an event, too. */
 export type RequestEvent =
   | GenerateEvent
   | {
       readonly type: 'error'
       readonly error: SerializedError
-      /** What was done for it until then; absent where nothing was. */
+      /** What was computed for it until then; absent where nothing was. */
       readonly usage?: Usage
       readonly preemptions?: number
     }

@@ -3,12 +3,20 @@ import type { Forecast, Timings, Usage } from './generate-events.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 
 /**
- * Why a request waited: the step under way had to end (`step`), all slots were taken (`slots`), the
- * slots that were free shared too few KV cells (`cells`), the prompts of others filled the steps (`budget`), the policy admitted no request though it could have
- * (`policy`), a later arrival went first (`order`; `deadline` when that one was due sooner), or
- * another request was computing the prefix that it has too (`prefix`). Before that, other models had the
- * memory (`turn`), its own was being loaded (`load`), the encoder had images and sounds of others (`encoder`) and its
- * own (`encode`).
+ * Why a request waited:
+ * - `step`: the current step had to end
+ * - `slots`: no slot was free
+ * - `cells`: the free slots had too few KV cells in the shared pool
+ * - `budget`: the prompts of other requests filled the steps
+ * - `policy`: the policy admitted no request, though it could have
+ * - `order`: a later arrival went first; `deadline`: because it was due sooner
+ * - `prefix`: another request was computing the same prefix
+ *
+ * and before it reached the engine's queue:
+ * - `turn`: other models used the memory
+ * - `load`: its model was being loaded
+ * - `encoder`: images and sounds of other requests were being encoded
+ * - `encode`: its own images and sounds were being encoded
  */
 export type WaitReason =
   | 'step'
@@ -25,25 +33,25 @@ export type WaitReason =
   | 'encode'
 
 /**
- * Where the first tokens of a request were: in its slot, in another one that was copied, in a state in
- * RAM or in a file, or in a slot that was cut back to a checkpoint. `none`: they are computed, since the
- * request may not use what others computed (`off`), none has begun like it (`unknown`), the model's slots
- * can be cut at no place that would help (`cannot_be_cut`), computing is faster (`computing_is_faster`),
- * or it could not be restored (`failed`).
+ * Where a request's cached tokens came from: its slot (`slot`), another slot, by copying (`copy`), a saved state in RAM
+ * or in a file (`ram`, `disk`), or a slot that was cut back to a checkpoint (`checkpoint`). `none`: all tokens are
+ * computed, and why: the request does not use the cache (`off`), nothing cached begins like it (`unknown`), the model's
+ * slots cannot be cut where it would help (`cannot_be_cut`), computing is faster than restoring
+ * (`computing_is_faster`), or restoring failed (`failed`).
  */
 export interface CacheOrigin {
   readonly from: 'slot' | 'copy' | 'ram' | 'disk' | 'checkpoint' | 'none'
   readonly why?: 'off' | 'unknown' | 'cannot_be_cut' | 'computing_is_faster' | 'failed'
 }
 
-/** What happened to a request. Times are milliseconds after its arrival; a wait for its model may begin before. */
+/** An event in a request's history. Times are milliseconds after its arrival; negative where it waited for its model. */
 export type TimelineEntry =
   | { readonly type: 'queued'; readonly atMs: number }
   | {
       readonly type: 'waited'
       readonly atMs: number
       readonly untilMs: number
-      /** Milliseconds by reason; together the whole wait. */
+      /** Milliseconds by reason; their sum is the whole wait. */
       readonly reasons: Readonly<Partial<Record<WaitReason, number>>>
     }
   | {
@@ -52,19 +60,19 @@ export type TimelineEntry =
       readonly slot: SlotId
       /** Tokens that the slot had already. */
       readonly cachedTokens: number
-      /** Where they were; absent without tiers behind the slots. */
+      /** Where these tokens came from; absent without tiers behind the slots. */
       readonly cache?: CacheOrigin
     }
-  /** Prompt chunks, after a preemption of generated tokens too. Equal ones in a row are one entry. */
+  /** Prompt chunks; after a preemption also of generated tokens. Equal chunks in a row are one entry. */
   | {
       readonly type: 'prefill'
       readonly atMs: number
       readonly untilMs: number
       readonly chunks: number
-      /** In all of its chunks. */
+      /** Tokens of all these chunks. */
       readonly tokens: number
     }
-  /** It had a slot, and steps went by without it. */
+  /** It had a slot but took no part in these steps. */
   | {
       readonly type: 'paused'
       readonly atMs: number
@@ -78,62 +86,65 @@ export type TimelineEntry =
       readonly atMs: number
       /** `stop`, `length`, or the code of the error. */
       readonly reason: string
-      /** That of the error. */
+      /** The message of the error. */
       readonly message?: string
     }
 
 /**
- * Where a prompt stopped being that of the call before it, with its answer: from there on it was computed again.
+ * Where a prompt begins to differ from the program's call before and its answer. From there on it was computed again.
  */
 export interface PromptParting {
   /** The id of the call before. */
   readonly before: string
   /**
-   * What makes it that: it has all the same `messages` but those of the system and the new ones, or it is of the same
-   * program, by its `session` or, where none was named, by an earlier `prompt`.
+   * How the call before was recognised: by equal `messages` (apart from system messages and new ones), by its `session`,
+   * or, without a session, by an earlier `prompt` of the same program.
    */
   readonly by: 'messages' | 'session' | 'prompt'
-  /** How many tokens both begin with. */
+  /** How many tokens both have in common at the beginning. */
   readonly token: number
-  /** The message, from 0, in whose content that ends, or before whose content; absent where it is behind all. */
+  /** The index of the message where they begin to differ, in or before its content; absent behind the last message. */
   readonly message?: number
   readonly role?: string
-  /** False: in what the template puts before it, such as tools or calls. */
+  /** False: they differ in what the template writes before the content, such as tools or calls. */
   readonly isInContent?: boolean
-  /** What both say last; then what the call before said, and what this one says. */
+  /** The end of the common text. */
   readonly text: string
+  /** How the call before went on. */
   readonly was: string
+  /** How this prompt goes on. */
   readonly is: string
-  /** Tokens of the call before. */
+  /** The number of tokens of the call before. */
   readonly beforeTokens: number
-  /** Tokens that no slot or state had and that would not have been computed again, and about how long they take. */
+  /** Tokens that had to be computed only because the prompts differ. */
   readonly tokens: number
+  /** Milliseconds that computing these tokens takes, estimated. */
   readonly costMs: number
 }
 
-/** The history of a request, without its prompt and its output, but for the text where it parted from another's. */
+/** The history of a request, without prompt and output, except for the text around a {@link PromptParting}. */
 export interface RequestReport {
   readonly id: string
-  /** `encoding`: its images and sounds are, or wait for it; then it has no tokens yet. */
+  /** `encoding`: its images and sounds are being encoded or wait for that; its tokens are not known yet. */
   readonly state: RequestState | 'encoding'
   /** Milliseconds since the epoch. */
   readonly arrival: number
   readonly priority: number
   readonly tenant: string
   readonly session?: string
-  /** The worker that has or had it last; absent for a single engine. */
+  /** The worker that computes or computed it last; absent for a single engine. */
   readonly worker?: string
-  /** How often it went on at another worker; absent with `worker`. */
+  /** How often it moved to another worker; absent with `worker`. */
   readonly moves?: number
   /** The forecast at its arrival, where it had to wait or its client asked. */
   readonly forecast?: Forecast
   /** Its place in the queue now, from 1, by arrival. */
   readonly queuePosition?: number
-  /** Absent where the prompt goes on with the call before, or none is known. */
+  /** Absent where the prompt continues the call before, or no such call is known. */
   readonly parting?: PromptParting
   readonly usage: Usage
-  /** So far, while it is under way. */
+  /** Up to now while the request is in flight. */
   readonly timings: Timings
-  /** At most 64 entries; beyond that like ones are put together. */
+  /** At most 64 entries; beyond that, similar entries are merged. */
   readonly timeline: readonly TimelineEntry[]
 }

@@ -9,7 +9,7 @@ import type {
 } from './scheduler-policy.js'
 import type { ModelState } from '../transport.js'
 
-/** What a {@link Batching} decides of a plan. */
+/** The part of a plan that a {@link Batching} decides. */
 export type Step = Pick<Plan, 'admit' | 'run' | 'wakeAt'>
 
 /** What a step computes: one of the two halves of a policy. */
@@ -47,13 +47,13 @@ export interface Order {
    */
   preempt?(state: SchedulerState): readonly SequenceView[]
   /**
-   * The running request that gives its slot back when the KV cells that all share are used up. Default:
-   * the one that was admitted last.
+   * The running request that is preempted when the shared pool of KV cells is full. Default: the one that was admitted
+   * last.
    */
   victim?(state: SchedulerState): SequenceView | undefined
   /**
-   * How many of the free slots are kept for requests that have not come yet, as their programs pause. Asked
-   * where requests wait and others run.
+   * How many free slots are kept for programs that pause, whose next requests have not come yet. Asked when requests
+   * both wait and run.
    */
   hold?(state: SchedulerState): number
   /** See `SchedulerPolicy`. */
@@ -67,9 +67,9 @@ export interface Order {
 /** A request that needs a worker, as a router sees it. */
 export interface RoutedRequest {
   readonly id: string
-  /** Whose it is; empty where requests have no tenants. */
+  /** The tenant of the request; empty where requests have no tenants. */
   readonly tenant: string
-  /** The conversation that it belongs to, if its client names one. */
+  /** The conversation of the request, if its client names one. */
   readonly session: string | undefined
   /** Higher is more urgent. */
   readonly priority: number
@@ -84,8 +84,8 @@ export interface RoutedRequest {
    */
   readonly blocks: readonly number[]
   /**
-   * Where each of its images and sounds ends, in tokens of its prompt, rising: a worker that holds the prompt up to
-   * there has probably kept what it made of it, and the others are encoded before the prompt is computed.
+   * Where each of its images and sounds ends, in tokens of the prompt, in rising order. A worker that has the prompt
+   * cached up to there has probably cached the encoding, too; the other files are encoded before the prompt is computed.
    */
   readonly files: readonly number[]
   /** How often it lost its worker; 0 for a request that has none yet. */
@@ -98,117 +98,117 @@ export interface RoutedRequest {
  */
 export interface WorkerView {
   readonly id: string
-  /** Time since the worker said this. */
+  /** Time since the worker's report. */
   readonly ageMs: number
   /** Fronts that place requests on the workers, this one included. */
   readonly fronts: number
   /** Requests that the other fronts have probably placed on the workers and no report shows yet. */
   readonly unseen: number
-  /** Sequences that it holds in memory. */
+  /** Requests that it can compute at once. */
   readonly slots: number
-  /** Requests on it that have not ended. */
+  /** Requests in flight on it. */
   readonly open: number
-  /** Prompt tokens of those requests, whether they are computed or not. */
+  /** Prompt tokens of these requests, computed or not. */
   readonly openTokens: number
-  /** Prompt tokens of those requests that it has yet to compute. */
+  /** Prompt tokens of these requests that are still to be computed. */
   readonly backlogTokens: number
-  /** Images and sounds of those requests that it has yet to encode, one at a time and beside its steps. */
+  /** Images and sounds of these requests that are still to be encoded, one at a time and beside the steps. */
   readonly backlogFiles: number
-  /** Time that a prompt token takes it, among all else that it does. */
+  /** Time per prompt token under its present load. */
   readonly tokenMs: number
-  /** Time that a token of an answer takes it. */
+  /** Time per token of an answer. */
   readonly stepMs: number
-  /** Predicted time until it begins to compute this request's prompt: its files are encoded before. */
+  /** Predicted time until it begins to compute this request's prompt, encoding of files included. */
   readonly waitMs: number
-  /** Leading tokens of this request's prompt that it probably holds. */
+  /** Leading tokens of this request's prompt that it has probably cached. */
   readonly cachedTokens: number
-  /** Predicted time to this request's first token: the wait and the prompt that it does not hold. */
+  /** Predicted TTFT of this request: the wait, and the prompt tokens that are not cached. */
   readonly firstTokenMs: number
-  /** When a request last came to it, by the front's clock and as far as it knows; -Infinity: never. */
+  /** When a request was last placed on it, by the front's clock and knowledge; -Infinity: never. */
   readonly placedAt: number
 }
 
 /** Where a request goes. */
 export type Placement =
-  /** To this worker, by its id. */
+  /** On the worker with this id. */
   | { readonly worker: string }
-  /** Nowhere yet: it is asked about again after this many milliseconds, 5 at least. */
+  /** On none yet: the router is asked again after this many milliseconds, at least 5. */
   | { readonly holdMs: number }
-  /** Nowhere: the client is told why, and may come again after `retryMs`. */
+  /** On none: the client gets this reason, and may retry after `retryMs`. */
   | { readonly refuse: string; readonly retryMs?: number }
 
 /**
  * Chooses the worker of each request. A front has one router, and a cluster has one in each of its
  * fronts: they see the same workers, each a little late, and not each other.
  *
- * Placing is synchronous and takes microseconds. It must follow from its arguments and the calls before, with no
- * clock, chance or other input of its own, so that the same code can be simulated: two routers that are
- * asked the same give the same answers.
+ * Placing is synchronous and takes microseconds. It must depend only on its arguments and the calls before, not on a
+ * clock, randomness or other input, so that the same code can be simulated: two routers that get the same calls give
+ * the same answers.
  */
 export interface RouterPolicy {
   /**
    * Places a request.
    *
-   * @param workers those that may take it, in the order of their ids; at least one
+   * @param workers the workers that may take it, in the order of their ids; at least one
    * @param now the front's clock in milliseconds
    */
   place(request: RoutedRequest, workers: readonly WorkerView[], now: number): Placement
 }
 
-/** A request, or a call, that waits for its model. Times are milliseconds of the server's clock. */
+/** A request or another call that waits for its model. Times are milliseconds of the server's clock. */
 export interface WaitingForModel {
   /** When it began to wait. */
   readonly since: number
-  /** Higher is more urgent; 0 where nothing was said. */
+  /** Higher is more urgent; 0 where the client named none. */
   readonly priority: number
-  /** When its first token is due; undefined: whenever. */
+  /** When its first token is due; undefined: no deadline. */
   readonly deadline: number | undefined
 }
 
-/** A model as a scheduler of models sees it. Times are milliseconds. */
+/** A model as a model scheduler sees it. Times are milliseconds. */
 export interface ModelView {
   readonly name: string
   readonly state: ModelState
-  /** Whether it leaves as soon as it is unused, as was decided last or asked for: new requests for it wait. */
+  /** Whether new requests for it wait and it is unloaded once unused, by the last decision or an operator's call. */
   readonly isDraining: boolean
-  /** Pieces of work that hold it in memory. */
+  /** Requests and other calls that keep it in memory. */
   readonly users: number
   /** When its last use began or ended. */
   readonly lastUsed: number
-  /** What its loads take, lately; undefined before the first. */
+  /** Time that its latest loads took; undefined before the first. */
   readonly loadMs: number | undefined
-  /** What it would take to have what its slots held when it was last unused: to compute or to read it; 0: not known. */
+  /** Time to restore what its slots hold, by computing or reading it, after an unload; 0: unknown. */
   readonly lostMs: number
-  /** Whether there is room for it beside those in memory, as far as is known. */
+  /** Whether it fits into memory beside the loaded models, as far as is known. */
   readonly fits: boolean
-  /** Who waits for it, the longest waiting first. */
+  /** The requests and calls that wait for it, the longest waiting first. */
   readonly waiting: readonly WaitingForModel[]
 }
 
-/** What is to be done. Names are of models that the scheduler was shown. */
+/** The next action. Names are those of the models in the view. */
 export type ModelDecision =
-  /** Load one that is unloaded, waited for, and fits. */
+  /** Load this model, which is unloaded, has waiting requests, and fits. */
   | { readonly load: string }
-  /** Unload a loaded one without users. */
+  /** Unload this model, which is loaded and has no users. */
   | { readonly unload: string }
-  /** Keep new requests for a loaded one in use waiting. Holds until the next decision. */
+  /** Let new requests for this loaded model wait, so that it becomes unused. Holds until the next decision. */
   | { readonly drain: string }
-  /** Nothing; it is asked again after this time at the latest. Infinity: at the next change. */
+  /** Do nothing for at most this time. Infinity: until the next change. */
   | { readonly holdMs: number }
 
 /**
- * Decides which models are in memory. It is asked at every change (a request comes or leaves, a use ends, a
- * model is loaded or gone) while a request waits for a model that is not in memory, and none is being loaded or
- * unloaded. Those who wait for a loaded model that is not drained are served at once.
+ * Decides which models are in memory. It is called at every change (a request comes or leaves, a use ends, a model was
+ * loaded or unloaded) while a request waits for a model that is not in memory, and no model is being loaded or
+ * unloaded. Requests for a loaded model that is not draining never wait.
  *
- * A decision is a pure function of its arguments: no clock, no chance, no state, so that the same code can be
+ * A decision is a pure function of its arguments: no clock, no randomness, no state, so that the same code can be
  * simulated.
  */
 export interface ModelScheduler {
   /**
-   * What is to be done now.
+   * The next action.
    *
-   * @param models - those in memory and those that are waited for; the longest waited for first
+   * @param models - the models in memory and those with waiting requests; the one with the longest wait first
    * @param now - the server's clock
    */
   decide(models: readonly ModelView[], now: number): ModelDecision

@@ -2,7 +2,7 @@ import type { Learner } from '../services.js'
 import type { BackendLimits } from '../model/backend.js'
 import type { Usage } from '../engine/generate-events.js'
 
-/** Where a request is in its life. */
+/** The state of a request. */
 export type RequestState =
   | 'queued'
   | 'prefilling'
@@ -27,97 +27,95 @@ export interface SequenceView {
   readonly deadline: number | undefined
   readonly tenant: string
   readonly session: string | undefined
-  /** The program that it belongs to, by its session or its prompt; default: none. */
+  /** Its program, recognised by session or prompt; default: none. */
   readonly program?: ProgramView | undefined
   readonly promptTokens: number
-  /** Tokens drawn so far. */
+  /** Tokens sampled so far. */
   readonly generatedTokens: number
   readonly maxTokens: number
   /** Tokens of prompt and output so far whose keys and values are in the slot; 0 while waiting. */
   readonly computedTokens: number
   /**
-   * Tokens still to compute before the next one can be drawn: 1 while decoding, more in prefill. For
-   * a waiting request what a slot already holds is taken off. The look-up is remembered until slots
-   * change.
+   * Tokens to compute before the next one can be sampled: 1 while decoding, more in prefill. For a waiting request,
+   * without the tokens that a slot already holds; that look-up is cached until the slots change.
    */
   readonly remainingTokens: number
   /** Only sequences of one group share a step. */
   readonly stepGroup: string | undefined
   readonly preemptions: number
   /**
-   * What its proposer guesses that comes next, while it decodes; undefined: nothing. Looked up when it
-   * is read, and remembered until the next token.
+   * The draft of its proposer, while it decodes; undefined: none. Made when it is first read, and cached until the next
+   * token.
    */
   readonly draft?: DraftView | undefined
 }
 
-/** What is known of a request before its prompt is. */
+/** The fields of a request that are known before its prompt is tokenized. */
 export type ArrivalView = Pick<
   SequenceView,
   'arrival' | 'priority' | 'deadline' | 'tenant' | 'session'
 >
 
-/** Tokens that a proposer guesses, and how likely they are right. */
+/** A draft: tokens that a proposer guesses, and how likely they are accepted. */
 export interface DraftView {
-  /** How many there are, 1 or more. */
+  /** The number of draft tokens, at least 1. */
   readonly tokens: number
-  /** The estimated probability of each that it is drawn if those before it were, 0 to 1. */
+  /** The estimated probability, 0 to 1, that a draft token is accepted if all before it were. */
   readonly acceptance: number
 }
 
 /**
- * The waiting requests: first those that have begun, in no order: they were preempted, or are `queued`
- * with generated tokens, as another engine lost them. Then the others by arrival. A request whose prompt begins with what
- * a running one is computing is not among them until that is there to be copied, for a bounded time:
- * a policy hears that it is `queued`, but sees it only when it is worth admitting.
+ * The waiting requests. First, in no order, those that have begun: preempted ones, and `queued` ones with generated
+ * tokens that come from another engine. Then the others by arrival. A request that shares a prefix with a running
+ * request that is still computing it is left out, for a bounded time, until the prefix can be copied: the policy gets
+ * its `queued` event, but sees it only when it is worth admitting.
  */
 export interface WaitingView extends Iterable<SequenceView> {
   readonly size: number
-  /** Whether a request is among them, in O(1): for policies with their own view of the queue. */
+  /** Whether a request waits, in O(1); for policies that keep a queue of their own. */
   has(id: string): boolean
 }
 
-/** What a policy plans from. */
+/** The state from which a policy plans. */
 export interface SchedulerState {
   /** The engine's clock, in milliseconds; the only time a policy knows. */
   readonly now: number
   readonly waiting: WaitingView
-  /** Admitted requests, by admission. */
+  /** Admitted requests, in the order of admission. */
   readonly running: readonly SequenceView[]
   /**
-   * What a batching sees: admitted requests of other step groups, which wait while a step of these is
-   * computed. Absent: none.
+   * For a batching: admitted requests of other step groups, which wait while this group's step is computed. Absent:
+   * none.
    */
   readonly delayed?: readonly SequenceView[]
-  /** Slots that can be given out; none while the KV cells that all share do not suffice for one more. */
+  /** Slots that can be given to requests; 0 while the shared pool has too few KV cells for one more. */
   readonly freeSlots: number
   readonly limits: BackendLimits
-  /** The programs that requests belong to; absent: there is none. */
+  /** The programs of the requests; absent: there are none. */
   readonly programs?: ProgramsView | undefined
 }
 
-/** What the next step is. */
+/** The next step. */
 export interface Plan {
   /**
-   * Waiting requests that get a slot now, in this order. At most `freeSlots` + preempted ones. One
-   * that begins with what another one of them is to compute is not admitted yet.
+   * Waiting requests that get a slot now, in this order; at most `freeSlots` plus the number of preempted ones. The
+   * engine may let one wait on whose prefix another one of them will compute.
    */
   readonly admit: readonly string[]
-  /** Running requests that lose their slot and wait again, their tokens kept. */
+  /** Running requests that lose their slot and wait again; their generated tokens are kept. */
   readonly preempt: readonly string[]
   /** Waiting requests that are refused, with a reason for the client. */
   readonly reject: readonly { readonly id: string; readonly reason: string }[]
   /**
-   * The running or just admitted requests to compute, with their number of tokens, at least 1 each and
-   * `limits.batchSize` in all; more than a request has left counts as what it has. A running request
-   * that is not named is paused.
+   * The running or just admitted requests to compute, each with its number of tokens: at least 1, and at most
+   * `limits.batchSize` in all. A number beyond a request's remaining tokens means all of them. Running requests that are
+   * not named pause.
    *
-   * `drafts` is how many guessed tokens a decoding request verifies with its next one, at most as many
-   * as its `draft` has; they count towards `limits.batchSize`. A plan in which no entry has it leaves
-   * that to the engine, which decides as `chooseDrafts` does.
+   * `drafts` is the number of draft tokens that a decoding request verifies, at most as many as its `draft` has; they
+   * count towards `limits.batchSize`. If no entry of a plan has `drafts`, the engine decides, as `chooseDrafts` does.
    */
   readonly run: readonly PlannedRun[]
-  /** Asks to be called again at this time, though nothing may happen before. */
+  /** When to plan again at the latest, even if nothing happens before. */
   readonly wakeAt?: number
 }
 
@@ -128,9 +126,9 @@ export interface PlannedRun {
   readonly drafts?: number
 }
 
-/** What a policy can learn from. */
+/** An event that a policy observes. */
 export type SchedulerEvent =
-  /** `finished`: it left, done, cancelled, failed or timed out. */
+  /** `finished`: the request is done, cancelled, failed or timed out. */
   | {
       readonly type: 'queued' | 'admitted' | 'preempted' | 'finished'
       readonly request: SequenceView
@@ -143,30 +141,30 @@ export type SchedulerEvent =
       /** From the start of the step to its sampled tokens. */
       readonly durationMs: number
       readonly prefillTokens: number
-      /** Sequences that computed their next token, with drafts or alone. */
+      /** Requests that decoded, with or without drafts. */
       readonly decodeSequences: number
-      /** Tokens in the slots of all sequences of the step before it. */
+      /** Tokens in the slots of the step's requests, before the step. */
       readonly contextTokens: number
       readonly parts: readonly ComputedPart[]
     }
 
-/** What a step computed of a request. */
+/** The part of a step that belongs to one request. */
 export interface ComputedPart {
   readonly request: SequenceView
   /** Tokens that were computed, drafts included. */
   readonly tokens: number
   /** Tokens in its slot before the step. */
   readonly context: number
-  /** Whether this is the next token of a decode, with its drafts, and not (a chunk of) a prompt. */
+  /** Whether it is a decode (the next token and its drafts) and not a chunk of a prompt. */
   readonly isDecode: boolean
   /** How many of the tokens are drafts that the step verified; default 0. */
   readonly drafts?: number
 }
 
-/** What a tenant was served beside the steps of this engine since the last time. */
+/** What a tenant was served apart from this engine's steps, since the last call. */
 export interface TenantService {
   readonly tenant: string
-  /** Of prompts, without what slots held; for images and sounds, as many as take as long as they did. */
+  /** Computed prompt tokens; for images and sounds, as many as would take the same time. */
   readonly promptTokens: number
   readonly generatedTokens: number
 }
@@ -176,27 +174,27 @@ export interface TenantService {
  * randomness; the same calls give the same plans.
  */
 export interface SchedulerPolicy extends Learner {
-  /** As clients name it, such as `adaptive+fcfs`. */
+  /** The name by which clients choose it, such as `adaptive+fcfs`. */
   readonly name: string
   /** Its options with their values, for `GET /admin/scheduler` and reports. */
   readonly options?: Readonly<Record<string, unknown>>
-  /** Says what the next step is. Called before every step, and when there is something new. */
+  /** Plans the next step. Called before every step, and when something has changed. */
   plan(state: SchedulerState): Plan
   /**
-   * Says which of the running requests gives its slot back when the KV cells that all share are used up:
-   * its id, or undefined for the one that was admitted last. It waits again, its tokens kept.
+   * The id of the running request that is preempted when the shared pool of KV cells is full; undefined: the one that
+   * was admitted last. It waits again, and its generated tokens are kept.
    */
   victim?(state: SchedulerState): string | undefined
   /**
-   * Orders what is done for requests before they wait for a slot, which is to encode their images and sounds: the
-   * least is next, equals as they came. Default: as they came.
+   * Orders the work before the queue, which is encoding images and sounds: the lowest rank is next, equal ranks in the
+   * order of arrival. Default: the order of arrival.
    */
   arrivalRank?(request: ArrivalView): number
-  /** Hears of what happened, in order. */
+  /** Called for each event, in order. */
   observe?(event: SchedulerEvent): void
   /**
-   * Hears what other engines of the model did for tenants, about once a second where there are several, and after each
-   * image and sound what that cost its tenant.
+   * Called with what other engines of the model served each tenant, about once a second where there are several, and
+   * after each encoded image or sound with its cost for the tenant.
    */
   onServedElsewhere?(services: readonly TenantService[]): void
 }
@@ -208,7 +206,7 @@ export interface PolicyInfo {
   readonly options?: Readonly<Record<string, unknown>>
 }
 
-/** Why another policy than the one that was chosen is in force. */
+/** Why the fallback policy is active instead of the chosen one. */
 export interface FallbackInfo {
   /** The policy that failed. */
   readonly from: string
@@ -217,66 +215,68 @@ export interface FallbackInfo {
   readonly since: number
 }
 
-/** A policy as it is set. */
+/** A policy with its options. */
 export interface PolicySetting {
   readonly policy: string
   readonly options: Readonly<Record<string, unknown>>
 }
 
-/** The policy in force. */
+/** The active policy and the available ones. */
 export interface SchedulerInfo extends PolicySetting {
   /** Every policy that can be set. */
   readonly available: readonly PolicyInfo[]
-  /** Set while the fallback is in force, until another policy is set. */
+  /** Present while the fallback is active, until another policy is set. */
   readonly fallback?: FallbackInfo
 }
 
 /**
- * A program: requests of one agent or conversation, each of which goes on with what the ones before have
- * said. Times are milliseconds of the engine's clock.
+ * A program: the requests of one agent or conversation, each of which continues the one before. Times are milliseconds
+ * of the engine's clock.
  */
 export interface ProgramView {
-  /** The session that names it, or the id of its first request where it was learnt from prompts. */
+  /** Its session, or the id of its first request where it was recognised by prompts. */
   readonly id: string
   readonly tenant: string
-  /** When its first request came. */
+  /** The arrival of its first request. */
   readonly arrival: number
-  /** Its requests so far, and those of them that have not ended. */
+  /** The number of its requests so far. */
   readonly calls: number
+  /** The number of its requests in flight. */
   readonly open: number
-  /** Tokens that were computed for its requests that have ended, of prompts and answers. */
+  /** Prompt and answer tokens computed for its ended requests. */
   readonly servedTokens: number
-  /** Since when none of its requests is open, or until when none was. */
+  /** When its latest request ended, which is where its present or last pause began; before that its arrival. */
   readonly pausedAt: number
-  /** Tokens that its idle slot holds; 0: it has none. */
+  /** Tokens that its idle slot holds; 0: it has no slot. */
   readonly keptTokens: number
 }
 
-/** A program between two of its requests, whose tokens an idle slot keeps. */
+/** A program between two requests, with an idle slot that keeps its tokens. */
 export interface PausedProgram {
   readonly program: ProgramView
-  /** Milliseconds that having its tokens again takes: to compute those that no other slot has, or to save and restore all. */
+  /** The cost in milliseconds of giving its slot away: computing what no other slot has, or saving and restoring all. */
   readonly lossMs: number
   /**
-   * Returns for each millisecond that the slot waits, at best: by how long this program and others pause, and
-   * how long it has. It falls while nothing comes, as the program may be gone.
+   * The highest expected number of returns per millisecond that the slot waits, from the learned pauses of this and
+   * other programs and from how long it has paused already. It falls with time, as the program may have ended.
    */
   readonly returnRate: number
 }
 
-/** What a policy sees of programs, worked out when it is asked for. */
+/** The programs as a policy sees them, computed on demand. */
 export interface ProgramsView {
-  /** Those that pause and have a slot, in no order. */
+  /** The pausing programs that have a slot, in no order. */
   paused(now: number): readonly PausedProgram[]
 }
 
 /** A program as `GET /admin/programs` shows it. */
 export interface ProgramReport extends Omit<ProgramView, 'arrival' | 'pausedAt'>, Usage {
-  /** How often it paused, and for how long in all, in milliseconds. */
+  /** The number of its pauses. */
   readonly pauses: number
+  /** The sum of its pauses in milliseconds. */
   readonly pausedMs: number
-  /** Milliseconds that it has paused now; absent while it has an open request. */
+  /** The present pause in milliseconds; absent with requests in flight. */
   readonly pausesSinceMs?: number
-  /** The tool that it waits for then; absent: none that is known. */
+  /** The tool that it waits for in this pause; absent: unknown. */
   readonly tool?: string
 }
