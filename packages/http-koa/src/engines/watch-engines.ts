@@ -1,5 +1,5 @@
 import type { Clock, EngineClient, EngineDirectory, GenerateRequest, Logger } from '@cllm/core'
-import { CllmError, defined, silentLogger, synchronous } from '@cllm/core'
+import { CllmError, defined, type GenerateEvent, silentLogger, synchronous } from '@cllm/core'
 import { overriding, watchStream } from '@cllm/host'
 import { mayChangeServer, requestScope } from '../security/authenticate.js'
 import type { RequestObserver, RequestWatch } from '../routes/koa-context.js'
@@ -39,15 +39,13 @@ export function watchEngines(
     if (!isTold) logger.error({ err }, 'an observer of requests failed; others are not logged')
     isTold = true
   }
-  /** A method may be async after all: its rejection would end the process. */
-  const settle = (told: unknown): void => {
-    if (told instanceof Promise) told.catch(failed)
-  }
   /** What was done already is not to fail by it. */
   const tell = (to: (observer: RequestObserver) => unknown): void => {
     for (const observer of observers) {
       try {
-        settle(to(observer))
+        const told = to(observer)
+        // A method may be async after all: its rejection would end the process.
+        if (told instanceof Promise) told.catch(failed)
       } catch (err) {
         failed(err)
       }
@@ -58,12 +56,13 @@ export function watchEngines(
       submit(request, options) {
         const submitted = { model, request, at: clock.now() }
         const watches: RequestWatch[] = []
-        const onEnd = (error?: CllmError): void => {
+        /** Tells of an event; of the end where there is none. */
+        const onEvent = (event: GenerateEvent | undefined, error?: CllmError): void => {
           const now = clock.now()
           for (const watch of watches) {
             try {
-              const told: unknown = watch.onEnd(now, error)
-              if (told !== undefined) settle(told)
+              const told: unknown = event ? watch.onEvent(event, now) : watch.onEnd(now, error)
+              if (told instanceof Promise) told.catch(failed)
             } catch (err) {
               // the others must not wait for its end, nor its client for the rest
               failed(err)
@@ -78,23 +77,13 @@ export function watchEngines(
           }
         } catch (error) {
           // those who were told before must not wait for its end
-          onEnd(CllmError.from(error))
+          onEvent(undefined, CllmError.from(error))
           throw error
         }
         const owned = isGuarded ? ofKeysTenant(request) : request
         return watchStream(client.submit(owned, options), {
-          onEvent(event) {
-            const now = clock.now()
-            for (const watch of watches) {
-              try {
-                const told: unknown = watch.onEvent(event, now)
-                if (told !== undefined) settle(told)
-              } catch (err) {
-                failed(err)
-              }
-            }
-          },
-          onEnd,
+          onEvent,
+          onEnd: (error) => onEvent(undefined, error),
         })
       },
       async embed(input, options) {

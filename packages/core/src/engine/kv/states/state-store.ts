@@ -75,7 +75,7 @@ export class StateStore {
       const isUseful = state.data.buffer.byteLength === size || this.bytes + all > this.limit
       if (isUseful && this.#canBeDropped(state)) this.remove(state)
     }
-    this.#makeRoom(all)
+    this.#dropFor(all)
     const taken = this.memory.take(bytes)
     if (taken === undefined) return undefined
     this.#promised.add(taken.buffer)
@@ -98,7 +98,10 @@ export class StateStore {
    * with such memory, or without where it has no room or none can be made.
    */
   prepare(bytes: number): boolean {
-    return !this.#makeRoom(sizeFor(bytes)) || this.memory.prepare(bytes)
+    const size = sizeFor(bytes)
+    if (!this.#canMakeRoom(size)) return true
+    this.#dropFor(size)
+    return this.memory.prepare(bytes)
   }
 
   /** Whether a state of this many bytes can be kept at all. */
@@ -180,16 +183,14 @@ export class StateStore {
     return free >= size
   }
 
-  /** Drops states until a piece of memory fits beside the others; where that is not enough, none. Returns whether it fits. */
-  #makeRoom(size: number): boolean {
-    if (!this.#canMakeRoom(size)) return false
+  /** Drops states until a piece of memory fits beside the others, for which there can be room. */
+  #dropFor(size: number): void {
     while (this.bytes + size > this.limit) {
       const [state, worth] = this.#leastWorth()!
       this.#floor = Math.max(this.#floor, worth)
       this.evictions++
       this.remove(state)
     }
-    return true
   }
 
   /** A promise is kept, or void; false where there was none. */
