@@ -169,6 +169,26 @@ export async function collect(
 }
 
 /**
+ * Generations of which the prompts alone are wanted, so that the next request finds them computed (editors ask
+ * for that while nothing is typed), or for their probabilities. The one token that an engine generates at least
+ * is dropped.
+ */
+export const onlyPrompts = (generations: readonly Generation[]): readonly Generation[] =>
+  generations.map((one) => ({ ...one, events: withoutAnswer(one.events) }))
+
+async function* withoutAnswer(events: GenerationEvents): GenerationEvents {
+  let promptLogprobs: readonly PromptTokenLogprobs[] | undefined
+  for await (const event of events) {
+    if (event.type === 'progress') yield event
+    else promptLogprobs ??= event.promptLogprobs
+    if (event.type !== 'end') continue
+    const { stop: _, ...end } = event
+    const usage = { ...event.usage, generatedTokens: 0 }
+    yield { ...end, text: '', reason: 'length', usage, ...(promptLogprobs && { promptLogprobs }) }
+  }
+}
+
+/**
  * Starts several requests at once; when one is refused, the others are cancelled. The first has the id
  * of the answer, as in {@link startGeneration}.
  */

@@ -12,20 +12,18 @@ export async function promptText(client: EngineClient, prompt: Prompt): Promise<
 /** The same as the model sees it: with the text of the token that begins it, and of special ones among its tokens. */
 export async function promptTextWithBos(client: EngineClient, prompt: Prompt): Promise<string> {
   if ('tokens' in prompt) return await spelledText(client, prompt.tokens).catch(throwInFieldNames)
-  const [text, bos] = await Promise.all([promptText(client, prompt), bosText(client)])
-  if (text.startsWith(bos)) return text
-  return `${bos}${text.startsWith(' ') ? '' : ' '}${text}`
+  const [text, one] = await Promise.all([promptText(client, prompt), client.tokenize('a')])
+  // of some tokenizers with a space behind it
+  const spelled = await spelledText(client, one)
+  const before = spelled.slice(0, spelled.lastIndexOf('a'))
+  const bos = before.trimEnd()
+  if (text === '') return bos
+  return bos !== '' && text.startsWith(bos) ? text : `${before}${text}`
 }
 
 /** The text of the token that each prompt begins with; empty where the model wants none. */
-export async function bosText(client: EngineClient): Promise<string> {
-  const { model } = await client.info()
-  const text = model.details?.bosToken ?? ''
-  if (text === '') return ''
-  const [first] = await client.tokenize('')
-  const [bos] = await client.tokenize(text, { addBos: false })
-  return bos !== undefined && bos === first ? text : ''
-}
+export const bosText = async (client: EngineClient): Promise<string> =>
+  await spelledText(client, (await client.tokenize('')).slice(0, 1))
 
 /** Whether the tokens of a prompt begin with those that a model puts in front of each. */
 export const beginsWith = (tokens: readonly TokenId[], start: readonly TokenId[]): boolean =>

@@ -86,13 +86,15 @@ export class StreamTimings {
   constructor(
     private readonly clock: Clock,
     private readonly promptTokens: number,
+    private readonly showsProgress = false,
   ) {
     this.#started = clock.now()
   }
 
-  /** How far the prompt is. */
-  progress({ promptTokens: total, cachedTokens: cache, processedTokens }: PromptProgress): object {
+  /** How far the prompt is; undefined where that is not asked for. */
+  progress({ promptTokens: total, cachedTokens: cache, processedTokens }: PromptProgress) {
     this.#cached = cache
+    if (!this.showsProgress) return undefined
     const time_ms = Math.round(this.clock.now() - this.#started)
     return { total, cache, processed: processedTokens, time_ms }
   }

@@ -54,7 +54,7 @@ export const completionSchema = z.object({
   stream: boolean.optional(),
   return_tokens: boolean.optional(),
   n_probs: integer(0, 20).optional(),
-  logprobs: integer(0, 20).optional(),
+  logprobs: z.union([boolean, integer(0, 20)], 'true, false or an integer from 0 to 20').optional(),
   n_cmpl: integer(1, 128).optional(),
   n: integer(1, 128).optional(),
   n_discard: integer(-1, largest).optional(),
@@ -81,7 +81,7 @@ export async function toCompletionRequests(
   client: EngineClient,
   defaults: ProtocolDefaults,
 ): Promise<GenerateRequest[]> {
-  const { logprobs: likely = 0, n_probs: logprobs = likely } = fields
+  const { logprobs: likely = 0, n_probs: logprobs = Number(likely) } = fields
   const { grammar, json_schema: schema } = fields
   const constraint = await onlyConstraint(client, [
     grammar === undefined ? undefined : grammarConstraint(grammar),

@@ -5,13 +5,13 @@ import type {
   LikelyToken,
   TokenLogprobs,
 } from '@cllm/core'
-import { collect, mergeGenerations, startGenerations } from '../../request/generation.js'
-import type {
-  EndEvent,
-  Generation,
-  GenerationEvents,
-  MergedEvent,
+import {
+  collect,
+  mergeGenerations,
+  onlyPrompts,
+  startGenerations,
 } from '../../request/generation.js'
+import type { EndEvent, Generation, MergedEvent } from '../../request/generation.js'
 import { promptTextWithBos } from '../../request/prompt-text.js'
 import { expectedField } from '../../request/refusals.js'
 import { StreamTimings, timingsOf } from '../../request/usage.js'
@@ -55,9 +55,7 @@ export async function complete(
     }),
   )
   const started = await startGenerations(call, client, requests)
-  const generations = isPromptOnly
-    ? started.map((one) => ({ ...one, events: withoutAnswer(one.events) }))
-    : started
+  const generations = isPromptOnly ? onlyPrompts(started) : started
   if (fields.stream === true) {
     return encoded(eventStream, mergeGenerations(generations), (write) =>
       chunks(call, generations, about, fields, write),
@@ -96,7 +94,7 @@ function chunks(
   const answers = generations.map(({ promptTokens }, index) => ({
     about: abouts[index]!,
     promptTokens,
-    timings: new StreamTimings(clock, promptTokens),
+    timings: new StreamTimings(clock, promptTokens, fields.return_progress),
     tokenCount: 0,
     hasNewLine: false,
   }))
@@ -111,19 +109,21 @@ function chunks(
         return
       }
       const isToken = event.type === 'token'
+      const prompt_progress = isToken ? undefined : timings.progress(event)
+      if (!isToken && prompt_progress === undefined) return
       if (isToken) answer.tokenCount++
       send({
         index,
         content: event.text,
         tokens: isToken ? [event.token] : [],
         stop: false,
-        id_slot: -1,
+        id_slot: about.request.slot ?? -1,
         tokens_predicted: answer.tokenCount,
         tokens_evaluated: promptTokens,
         ...(isTimed && { timings: isToken ? timings.onToken() : timings.onPrompt(event) }),
         ...(isToken
           ? probabilities(event.logprobs ? [event.logprobs] : [], about.request)
-          : { prompt_progress: timings.progress(event) }),
+          : { prompt_progress }),
       })
     },
     fail: (error) => send(llamaServerErrorBody(error)),
@@ -135,7 +135,8 @@ function ending(end: EndEvent, { model, prompt, request, info }: About, hasNewLi
   const { usage } = end
   const total = usage.promptTokens + usage.generatedTokens
   return {
-    id_slot: -1,
+    // −1 leaves the next request, too, to the engine, which finds its prompt wherever it is
+    id_slot: request.slot ?? -1,
     stop: true,
     model,
     tokens_predicted: usage.generatedTokens,
@@ -189,16 +190,3 @@ const probabilities = (tokens: readonly TokenLogprobs[], request: GenerateReques
   tokens.length === 0
     ? {}
     : { completion_probabilities: tokens.map((token) => likelihoodOf(token, request)) }
-
-/**
- * The events where the prompt alone is wanted, so that the next request finds it computed: editors ask
- * for that while nothing is typed. The one token that an engine generates at least is dropped.
- */
-async function* withoutAnswer(events: GenerationEvents): GenerationEvents {
-  for await (const event of events) {
-    if (event.type === 'progress') yield event
-    if (event.type !== 'end') continue
-    const { stop: _, ...end } = event
-    yield { ...end, text: '', reason: 'length', usage: { ...event.usage, generatedTokens: 0 } }
-  }
-}

@@ -119,7 +119,7 @@ function chatChunks(
   const about = { ...head, object: 'chat.completion.chunk' }
   const { send, end, fail } = chunkWriter(about, includeUsage, write)
   const choices = generations.map(({ promptTokens }, index) => {
-    const timings = new StreamTimings(call.clock, promptTokens)
+    const timings = new StreamTimings(call.clock, promptTokens, call.fields.return_progress)
     const parser = createAnswerParser(asked.form, !isForMistral)
     return new ChoiceStream(index, call, asked, timings, parser, send)
   })
@@ -166,8 +166,8 @@ class ChoiceStream {
   /** Writes what an event completes; at the end all that was held back. */
   push(event: MergedEvent['event']): void {
     if (event.type === 'progress') {
-      const progress = JSON.stringify(this.timings.progress(event))
-      this.send('{}', null, `,"prompt_progress":${progress}`)
+      const progress = this.timings.progress(event)
+      if (progress) this.send('{}', null, `,"prompt_progress":${JSON.stringify(progress)}`)
       return
     }
     if (event.type === 'token') {

@@ -6,10 +6,15 @@ import { type ProtocolDefaults, requestsFor, onlyConstraint } from '../../reques
 import { gapPrompt, promptText } from '../../request/prompt-text.js'
 import { expectedField, unsupported } from '../../request/refusals.js'
 import { anyTokensField, sharedFields, sharedSettings, askedConstraints } from './openai-fields.js'
-import { collect, mergeGenerations, startGenerations } from '../../request/generation.js'
-import type { Collected, EndEvent, MergedEvent } from '../../request/generation.js'
+import {
+  collect,
+  mergeGenerations,
+  onlyPrompts,
+  startGenerations,
+} from '../../request/generation.js'
+import type { Collected, EndEvent, Generation, MergedEvent } from '../../request/generation.js'
 import { StreamTimings, sum, timingsOf, usageOf } from '../../request/usage.js'
-import { type Call, type CallOf, encoded, type Encoder, eventStream } from '../../routes/route.js'
+import { type CallOf, encoded, type Encoder, eventStream } from '../../routes/route.js'
 import { secondsNow, unknownFingerprint, chunkWriter, textLogprobs } from './openai-answer.js'
 import type { OpenAiContext } from './openai-answer.js'
 
@@ -105,7 +110,8 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
       fields.echo === true ? await promptText(client, request.prompt) : '',
     ),
   )
-  const generations = await startGenerations(call, client, requests)
+  const started = await startGenerations(call, client, requests)
+  const generations = fields.max_tokens === 0 ? onlyPrompts(started) : started
   const head = {
     id: `cmpl-${generations[0]!.id}`,
     object: 'text_completion',
@@ -115,7 +121,7 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
   }
   if (fields.stream === true) {
     return encoded(eventStream, mergeGenerations(generations), (write) =>
-      completionChunks(call, echoes, head, fields, write),
+      completionChunks(call, generations, echoes, head, write),
     )
   }
   const answers = await Promise.all(generations.map((generation) => collect(generation)))
@@ -123,15 +129,12 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
   const times = answersPerPrompt(fields)
   return {
     ...head,
-    choices: best(answers, times, fields.n ?? 1).map((answer, index) => {
-      const { text, logprobs } = fields.max_tokens === 0 ? { text: '', logprobs: [] } : answer
-      return {
-        text: `${echoes[answers.indexOf(answer)] ?? ''}${text}`,
-        index,
-        logprobs: hasLogprobs ? textLogprobs([...answer.promptLogprobs, ...logprobs], 0) : null,
-        finish_reason: answer.end.reason,
-      }
-    }),
+    choices: best(answers, times, fields.n ?? 1).map((answer, index) => ({
+      text: `${echoes[answers.indexOf(answer)] ?? ''}${answer.text}`,
+      index,
+      logprobs: hasLogprobs ? textLogprobs([...answer.promptLogprobs, ...answer.logprobs]) : null,
+      finish_reason: answer.end.reason,
+    })),
     usage: usageOf(answers, times),
     timings: timingsOf(answers[0]!.end),
   }
@@ -154,22 +157,18 @@ const meanLogprob = ({ logprobs }: Collected): number =>
   sum(logprobs.map(({ logprob }) => logprob)) / Math.max(1, logprobs.length)
 
 function completionChunks(
-  { clock }: Call,
+  { clock, fields }: CallOf<typeof completionsSchema>,
+  generations: readonly Generation[],
   echoes: readonly string[],
   head: object,
-  fields: CompletionsFields,
   write: (text: string) => void,
 ): Encoder<MergedEvent> {
-  const { n = 1, stream_options: options, max_tokens: maxTokens } = fields
+  const { n = 1, stream_options: options, return_progress: showsProgress } = fields
   const includeUsage = options?.include_usage ?? false
   const chunks = chunkWriter(head, includeUsage, write)
-  const offsets = echoes.map(() => 0)
-  const likely = (index: number, tokens: readonly PromptTokenLogprobs[]): string => {
-    if (tokens.length === 0) return 'null'
-    const offset = offsets[index] ?? 0
-    offsets[index] = offset + tokens.reduce((sum, { text }) => sum + text.length, 0)
-    return JSON.stringify(textLogprobs(tokens, offset))
-  }
+  const positions = echoes.map(() => ({ characters: 0 }))
+  const likely = (index: number, tokens: readonly PromptTokenLogprobs[]): string =>
+    tokens.length === 0 ? 'null' : JSON.stringify(textLogprobs(tokens, positions[index]))
   const send = (
     index: number,
     text: string,
@@ -184,7 +183,9 @@ function completionChunks(
       more,
     )
   const ended: { readonly end: EndEvent }[] = []
-  const since = new StreamTimings(clock, 0)
+  const timings = generations.map(
+    ({ promptTokens }) => new StreamTimings(clock, promptTokens, showsProgress),
+  )
   return {
     begin() {
       if (isScored(fields)) return
@@ -192,19 +193,22 @@ function completionChunks(
     },
     push({ index, event }) {
       if (event.type === 'progress') {
-        const progress = JSON.stringify(since.progress(event))
-        chunks.send('', `,"prompt_progress":${progress}`)
+        const progress = timings[index]!.progress(event)
+        if (progress) chunks.send('', `,"prompt_progress":${JSON.stringify(progress)}`)
         return
       }
       const { promptLogprobs } = event
       if (promptLogprobs !== undefined) send(index, echoes[index] ?? '', null, promptLogprobs)
       if (event.type === 'end') {
-        const timings = includeUsage ? '' : `,"timings":${JSON.stringify(timingsOf(event))}`
-        send(index, maxTokens === 0 ? '' : event.text, event.reason, [], timings)
+        const more = includeUsage ? '' : `,"timings":${JSON.stringify(timingsOf(event))}`
+        send(index, event.text, event.reason, [], more)
         ended[index] = { end: event }
-      } else if (maxTokens !== 0 && (event.text !== '' || event.logprobs !== undefined)) {
-        send(index, event.text, null, event.logprobs && [event.logprobs])
+        return
       }
+      const timed = fields.timings_per_token === true && timings[index]!.onToken()
+      if (event.text === '' && event.logprobs === undefined) return
+      const more = timed ? `,"timings":${JSON.stringify(timed)}` : ''
+      send(index, event.text, null, event.logprobs && [event.logprobs], more)
     },
     end: () => chunks.end(usageOf(ended, n), ended[0]!.end),
     fail: chunks.fail,

@@ -156,14 +156,16 @@ export const responseLogprob = (token: TokenLogprobs): object => ({
 /**
  * Probabilities as a text completion has them.
  *
- * @param offset - characters of the answer before the first of the tokens
+ * @param position - how many characters (code points) of the answer come before the tokens; moves behind them
  */
-export function textLogprobs(tokens: readonly PromptTokenLogprobs[], offset: number): object {
-  let at = offset
+export function textLogprobs(
+  tokens: readonly PromptTokenLogprobs[],
+  position = { characters: 0 },
+): object {
   const text_offset = tokens.map(({ text }) => {
-    const here = at
-    at += text.length
-    return here
+    const { characters } = position
+    position.characters += Array.from(text).length
+    return characters
   })
   return {
     tokens: tokens.map(({ text }) => text),

@@ -214,6 +214,8 @@ export async function sharedSettings(
 ): Promise<RequestSettings> {
   const { stop, logit_bias: bias, samplers } = fields
   refused.check(fields)
+  // timings tell how many tokens were cached, which the first progress says
+  const isTold = fields.return_progress === true || fields.timings_per_token === true
   return {
     ...commonSettings(fields),
     seed: fields.seed ?? fields.random_seed,
@@ -223,6 +225,6 @@ export async function sharedSettings(
     stop: typeof stop === 'string' ? (stop === '' ? [] : [stop]) : stop?.filter(Boolean),
     cache: fields.cache_prompt,
     slot: fields.id_slot,
-    progress: fields.stream === true && fields.return_progress === true ? true : undefined,
+    progress: (fields.stream === true && isTold) || undefined,
   }
 }

@@ -59,7 +59,8 @@ testEach('the routes of llama-server', async (t) => {
     stop: true,
     stop_type: 'eos',
     stopping_word: '',
-    prompt: 'euro',
+    prompt: '<s>euro',
+    id_slot: -1,
     tokens_predicted: 4,
     tokens_evaluated: 5,
     tokens_cached: 8,
@@ -114,6 +115,12 @@ testEach('the routes of llama-server', async (t) => {
   const quiet = (await silent.text()).trimEnd().split('\n\n')
   t.match(JSON.parse(quiet.at(-1)!.slice(6)), { content: '', stop: true, tokens_predicted: 0 })
   t.notMatch(quiet.slice(0, -1).join(''), '"tokens_predicted":1')
+  const first = { prompt: ' euro', id_slot: 1, logprobs: true }
+  t.match((await ask('/completion', first)).json, {
+    prompt: '<s> euro',
+    id_slot: 1,
+    completion_probabilities: [{ top_logprobs: [{}] }],
+  })
   const nothing = (await ask('/completion', { prompt: '', n_predict: 3 })).json
   t.match(nothing, { tokens_evaluated: 1, tokens_predicted: 3 }, 'behind the beginning of a text')
   const [X = 0] = tokenizer.encode('X', { addBos: false })
@@ -286,8 +293,8 @@ testEach('progress of a prompt', async (t) => {
   t.teardown(() => server.close())
   const prompt = `${'a b c d e '.repeat(10)}euro`
   const count = tokenizer.encode(prompt).length
-  const stream = async (path: string, body: object) => {
-    const more = { stream: true, return_progress: true, timings_per_token: true }
+  const stream = async (path: string, body: object, return_progress = true) => {
+    const more = { stream: true, return_progress, timings_per_token: true }
     const response = await server.post(path, { ...body, ...more })
     const lines = (await response.text()).split('\n').filter((line) => line.startsWith('data: {'))
     return lines.map((line) => JSON.parse(line.slice('data: '.length)) as Json)
@@ -321,11 +328,14 @@ testEach('progress of a prompt', async (t) => {
     const progress = progressOf(events)
     t.ok(progress.length > 1, path)
     t.equal(progress.at(-1)!.processed, progress.at(-1)!.total, path)
-    if (path !== '/v1/completions')
-      t.ok(
-        events.some(({ timings }) => timings !== undefined),
-        path,
-      )
+    const silent = await stream(path, body, false)
+    t.same(progressOf(silent), [], path)
+    const timed = silent.flatMap(({ timings }) => (timings as { cache_n: number }) ?? [])
+    t.ok(timed.length > 1, path)
+    t.ok(
+      timed.every(({ cache_n }) => cache_n > 0),
+      `${path}: with each token as at the end`,
+    )
   }
   t.same(server.backend.violations, [])
 })

@@ -8,10 +8,11 @@ import {
   type RequestObserver,
   usageProtocol,
 } from '@cllm/http-koa'
-import type { Test } from 'tap'
+import { type Test, test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'
 import { rawPost, rawRequest, serve, until, warningsIn } from '../../serve.js'
 import { serveDirectory } from '../../serve-directory.js'
+import { textLogprobs } from '../../../src/protocols/openai/openai-answer.js'
 
 const tokenizer = new FakeTokenizer()
 const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
@@ -429,6 +430,17 @@ testEach("Mistral's completions of gaps", async (t) => {
   }
 })
 
+test('offsets in a text count characters', async (t) => {
+  const [smile, end] = ['😊', '.'].map((text) => ({
+    token: 1,
+    text,
+    bytes: [],
+    logprob: -1,
+    top: [],
+  }))
+  t.match(textLogprobs([smile!, end!], { characters: 3 }), { text_offset: [3, 4] })
+})
+
 testEach('completions', async (t) => {
   const { ask, stream } = await start(t)
   const path = '/v1/completions'
@@ -458,6 +470,7 @@ testEach('completions', async (t) => {
     const { text, logprobs } = choice!
     if (logprobs === null) throw new Error('no logprobs')
     t.equal(text, max_tokens === 0 ? 'other' : 'otherX')
+    t.match(json, { usage: { completion_tokens: max_tokens } })
     t.equal(logprobs.tokens.join(''), text, 'the texts of all tokens')
     t.equal(logprobs.token_logprobs.length, tokens.length + max_tokens)
     t.equal(logprobs.token_logprobs[0], null, 'nothing comes before the first')

@@ -5,7 +5,7 @@ import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create
 import type { EndEvent, Generation, GenerationEvent } from '../../../request/generation.js'
 import type { JsonObject } from '../../../fields/fields.js'
 import { StreamTimings, timingsOf } from '../../../request/usage.js'
-import type { Call, Encoder } from '../../../routes/route.js'
+import type { Call, CallOf, Encoder } from '../../../routes/route.js'
 import { openAiErrorBody, responseLogprob } from '../openai-answer.js'
 import { CustomInput, type ClientFunction, type FunctionsByName } from '../openai-tools.js'
 import {
@@ -18,6 +18,7 @@ import {
   textEvents,
 } from './response-object.js'
 import type { ItemKind, OutputItem } from './response-object.js'
+import type { responsesSchema } from './responses-request.js'
 
 /** Sends an event. */
 export type Send = (type: string, members: JsonObject & { readonly response?: object }) => void
@@ -138,8 +139,6 @@ export interface ResponseStreamOptions {
   readonly head: { readonly id: string }
   readonly form: AnswerForm
   readonly generation: Generation
-  /** Whether each event says how it goes. */
-  readonly hasTimings: boolean
   readonly offered: FunctionsByName | undefined
   /** Keeps the response as it is at its end, and resolves with what the client is told then. */
   readonly keep: <Response extends object>(response: Response) => Promise<Response>
@@ -162,14 +161,15 @@ export function eventsTo(write: (text: string) => void): Send {
  * @param streams - whether calls come as they are written, instead of whole
  */
 export function responseEvents(
-  call: Call,
-  { head, hasTimings, offered, keep, isKept, form, generation }: ResponseStreamOptions,
+  call: CallOf<typeof responsesSchema>,
+  { head, offered, keep, isKept, form, generation }: ResponseStreamOptions,
   send: Send,
   streams = true,
 ): Encoder<GenerationEvent> {
   const parser = createAnswerParser(form, streams)
   const answer = new ItemStream(call, head.id, send, offered)
-  const timings = new StreamTimings(call.clock, generation.promptTokens)
+  const { return_progress: showsProgress, timings_per_token: hasTimings = false } = call.fields
+  const timings = new StreamTimings(call.clock, generation.promptTokens, showsProgress)
   let end: EndEvent | undefined
   return {
     begin() {
@@ -179,7 +179,7 @@ export function responseEvents(
     push(event) {
       if (event.type === 'progress') {
         const prompt_progress = timings.progress(event)
-        send('response.in_progress', { response: head, prompt_progress })
+        if (prompt_progress) send('response.in_progress', { response: head, prompt_progress })
         return
       }
       if (event.type === 'token') answer.timings = hasTimings ? timings.onToken() : undefined

@@ -75,7 +75,6 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
     // whoever computes it again may not know the items that it names
     fields: { ...call.fields, input: fields.input },
     head: responseHead(call, model, id, kept !== undefined),
-    hasTimings: fields.timings_per_token === true,
     input,
     isKept: kept !== undefined,
     keep: async <Response extends object>(response: Response): Promise<Response> => {
