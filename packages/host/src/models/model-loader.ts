@@ -25,10 +25,10 @@ export class ModelLoader {
   readonly #present = new Set<PooledModel>()
   /** Models whose last load said that the memory does not suffice beside what is loaded. */
   readonly #short = new Set<PooledModel>()
-  readonly #closing = new AbortController()
   /** Called when something has changed. */
   readonly #onAdvance: (() => void)[] = []
   #isOpen = true
+  #isClosing = false
   readonly #onLeft = (model: PooledModel, loaded: LoadedModel): void => {
     if (model.users === 0 && this.#present.size > 1) void model.measure(loaded)
     this.#settle(model)
@@ -95,7 +95,7 @@ export class ModelLoader {
 
   /** Unloads the model for good: who waits for it gets `model_not_found`, and its load is ended. */
   async remove(model: PooledModel): Promise<void> {
-    model.removal.abort()
+    model.isRemoved = true
     model.refuse(removed(model))
     await this.unload(model)
   }
@@ -110,9 +110,10 @@ export class ModelLoader {
   /** Ends all models at once. */
   async close(): Promise<void> {
     this.#isOpen = false
-    this.#closing.abort()
+    this.#isClosing = true
     for (const model of this.#wanted) model.refuse(takesNone())
     const gone = [...this.#present].map(async (model) => {
+      model.loading?.abort()
       if (model.state === 'loaded') void this.#evict(model)
       await new Promise<void>((resolve) => void model.onUnloaded.push(resolve))
     })
@@ -196,9 +197,7 @@ export class ModelLoader {
   async #load(model: PooledModel): Promise<void> {
     const { source, name } = model
     const since = this.clock.now()
-    const loading = new AbortController()
-    const signal = AbortSignal.any([this.#closing.signal, model.removal.signal, loading.signal])
-    model.loading = loading
+    const { signal } = (model.loading = new AbortController())
     this.#present.add(model)
     model.state = 'loading'
     this.#short.delete(model)
@@ -234,7 +233,7 @@ export class ModelLoader {
     const others = [...this.#present]
     const isShort = error.code === 'insufficient_memory' && others.length > 0
     if (model.isRemoved) this.logger.info({ model: model.name }, 'the removed model is not loaded')
-    else if (this.#closing.signal.aborted) {
+    else if (this.#isClosing) {
       this.logger.info({ model: model.name }, 'the model is not loaded: the server ends')
       model.refuse(takesNone())
     } else if (isEnded) this.logger.info({ model: model.name }, 'the load was ended')

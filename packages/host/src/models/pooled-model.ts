@@ -125,8 +125,8 @@ export class PooledModel {
   expiresAt: number | undefined
   /** Whether it is to go when nobody uses it, whatever its time to live. */
   isUnwanted = false
-  /** Aborted when the pool removes it: it is never loaded again. */
-  readonly removal = new AbortController()
+  /** Whether the pool has removed it: it is never loaded again. */
+  isRemoved = false
   /** Ends the load that is under way. */
   loading: AbortController | undefined
   /** It does not leave at its time any more; undefined: it has none. */
@@ -144,10 +144,6 @@ export class PooledModel {
 
   get name(): string {
     return this.source.name
-  }
-
-  get isRemoved(): boolean {
-    return this.removal.signal.aborted
   }
 
   get status(): ModelStatus {
