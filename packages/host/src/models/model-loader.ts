@@ -35,7 +35,7 @@ export class ModelLoader {
   }
 
   constructor(
-    private readonly options: ModelPoolOptions,
+    readonly options: ModelPoolOptions,
     private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly scheduler: ModelScheduler,

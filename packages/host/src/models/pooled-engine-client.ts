@@ -123,8 +123,8 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 
   #submitLate(request: GenerateRequest, signal: AbortSignal | undefined): GenerateEvents {
-    const { clock, model } = this
-    const { id, timeoutMs = Infinity } = request
+    const { clock, loader, model } = this
+    const { id, timeoutMs = loader.options.requestTimeoutMs } = request
     const entry = new InFlightRequest(id ?? '', request, clock.now())
     if (id !== undefined && model.late.has(id)) {
       return deferredStream(Promise.reject(duplicate(id)), nothing)

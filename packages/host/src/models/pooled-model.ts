@@ -27,6 +27,8 @@ export interface ModelPoolOptions {
   readonly autoload: boolean
   /** Requests that may wait for a model to be loaded; default 1,024. */
   readonly maxWaiting: number
+  /** Time limit of requests without one of their own, as in the engines; default Infinity. */
+  readonly requestTimeoutMs: number
 }
 
 /** The defaults of {@link ModelPoolOptions}. */
@@ -35,6 +37,7 @@ export const defaultModelPoolOptions: ModelPoolOptions = Object.freeze({
   keepAliveMs: Infinity,
   autoload: true,
   maxWaiting: 1024,
+  requestTimeoutMs: Infinity,
 })
 
 /** What a load has to reckon with. */

@@ -598,6 +598,11 @@ t.test("the queue's limits hold for requests that arrive during the load", async
   const { error, tokens } = await run(late)
   t.match(error, { code: 'timeout' }, 'its time limit counts from its arrival')
   t.ok(tokens.length > 5 && tokens.length < 30, `${tokens.length} tokens`)
+
+  const limited = pooled({ requestTimeoutMs: 300 }, { a: {} })
+  const { error: tooLate } = await limited.run(limited.ask('a'))
+  t.match(tooLate, { code: 'timeout' }, "the server's limit, too")
+  t.equal(limited.clock.now(), 1300, 'while the model is loaded')
 })
 
 t.test('an id is taken while its model is loaded, and free again', async (t) => {

@@ -96,5 +96,6 @@ function optionsOf({ models, scheduler, engine }: CllmConfig, isSingle: boolean)
     autoload,
     keepAliveMs: (keepAlive === 'auto' ? undefined : parseKeepAlive(keepAlive)) ?? byDefault,
     maxWaiting: scheduler.max_queued_requests + engine.slots,
+    requestTimeoutMs: scheduler.request_timeout * 1000 || Infinity,
   }
 }
