@@ -72,7 +72,8 @@ export class TelemetryTap {
       for (const { id, event } of message.events) {
         const known = this.recorder.onEvent(id, event)
         if (event.type === 'end') {
-          this.#counters.countRequest('done', event.usage, event.timings.preemptions)
+          const { usage, timings } = event
+          this.#counters.countRequest('done', usage, timings.preemptions, known?.had)
         } else if (event.type === 'error') this.#countFailure(event, known)
       }
     }
@@ -85,10 +86,10 @@ export class TelemetryTap {
   }
 
   #countFailure(event: RequestEvent & { readonly type: 'error' }, known?: Arrival): void {
-    const { promptTokens = 0, tokens = 0 } = known ?? {}
-    const seen: Usage = { promptTokens, cachedTokens: 0, generatedTokens: tokens }
+    const { promptTokens = 0, tokens = 0, had = 0 } = known ?? {}
+    const seen: Usage = { promptTokens, cachedTokens: 0, generatedTokens: had + tokens }
     const { usage = seen, preemptions = 0 } = event
-    this.#counters.countRequest(endState(event.error), usage, preemptions)
+    this.#counters.countRequest(endState(event.error), usage, preemptions, had)
   }
 
   #statistics(statistics: EngineStatistics): EngineStatistics {

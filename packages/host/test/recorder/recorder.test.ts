@@ -341,6 +341,24 @@ t.test('counters go on over restarts and add up to what clients were told', asyn
   t.ok(cut > 5, `${cut} requests were cut off`)
 })
 
+t.test('tokens that a request came with are no work of this engine', async (t) => {
+  const { clock, client, run, submit, kill } = watched()
+  await run(client.ready())
+  const request = { ...greedy(promptOf(9), 6), continued: { tokens: [5, 6], elapsedMs: 10 } }
+  const begun = submit(request)
+  kill()
+  t.equal((await run(begun)).end?.usage.generatedTokens, 6)
+  t.equal((await run(client.statistics())).generatedTokens, 4)
+  const leave = async (): Promise<void> => {
+    for await (const event of client.submit(request)) if (event.type === 'token') break
+  }
+  await run(leave())
+  await runUntilIdle(clock, clock.now() + 100)
+  const { generatedTokens, requests } = await run(client.statistics())
+  t.match(requests, { done: 1, cancelled: 1 })
+  t.equal(generatedTokens, 5)
+})
+
 t.test('what fails for lack of an engine is counted too', async (t) => {
   const { clock, client, run, submit, kill } = watched({ slots: 1, loadMs: 500 })
   await run(client.ready())

@@ -7,9 +7,9 @@ import type {
 } from '../../contracts/engine/engine-observer.js'
 import type { Distribution } from '../../contracts/engine/engine-statistics.js'
 import type { RecordedStep } from '../../contracts/engine/recording.js'
-import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { CllmError } from '../../errors/cllm-error.js'
 import { defined } from '../../defined.js'
+import type { Sequence } from '../requests/sequence.js'
 
 /** The state of a request that ended with this error, or with none. */
 export function endState(error: Pick<CllmError, 'code'> | undefined): RequestEnd['state'] {
@@ -102,17 +102,21 @@ export class Counters implements EngineObserver {
     this.requests[endState(error)]++
   }
 
-  onEnded({ preemptions }: SequenceView, { state, usage }: RequestEnd): void {
-    this.countRequest(state, usage, preemptions)
+  onEnded({ preemptions, request }: Sequence, { state, usage }: RequestEnd): void {
+    this.countRequest(state, usage, preemptions, request.continued?.tokens.length)
   }
 
-  /** Each request is counted once, with its last event. */
-  countRequest(state: RequestEnd['state'], usage: Usage, preemptions: number): void {
+  /**
+   * Each request is counted once, with its last event.
+   *
+   * @param had - tokens that it came with, which are no work of this engine; default 0
+   */
+  countRequest(state: RequestEnd['state'], usage: Usage, preemptions: number, had = 0): void {
     const totals = this.#totals
     this.requests[state]++
     totals.promptTokens += usage.promptTokens
     totals.cachedTokens += usage.cachedTokens
-    totals.generatedTokens += usage.generatedTokens
+    totals.generatedTokens += usage.generatedTokens - had
     totals.preemptions += preemptions
   }
 

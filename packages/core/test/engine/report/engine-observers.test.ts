@@ -94,6 +94,13 @@ t.test('its clock never goes back, however long ago a request arrived', async (t
   t.match(waits, [{ atMs: 0, untilMs: 575, reasons: { step: 5, slots: 70 } }], 'those of 75 ms')
 })
 
+t.test('tokens that a request came with are not counted again', async (t) => {
+  const { client, run } = rig()
+  const continued = { tokens: [7, 8], elapsedMs: 5 }
+  await run(collect(client.submit({ ...greedy([5], 6), continued })))
+  t.equal((await client.statistics()).generatedTokens, 4)
+})
+
 t.test('of a wait for a model, reasons that held for no time are left out', async (t) => {
   const { client, run } = rig()
   const modelWait = { turn: 0, load: 40 }
