@@ -34,6 +34,8 @@ const arrivalBytes = 400
 const stepBytes = 160
 const perBlock = 8
 const perChunk = 48
+/** What is left when memory runs out: more goes at once, so that it does so seldom. */
+const keptShare = 7 / 8
 /** Changes of the engine that are kept. */
 const mostChanges = 100
 
@@ -43,8 +45,9 @@ const mostChanges = 100
  * survives a crash of the engine.
  */
 export class FlightRecorder {
-  readonly #arrivals = new RecentList<Arrival>()
-  readonly #steps = new RecentList<RecordedStep>()
+  /** By time, as the steps are. */
+  readonly #arrivals: Arrival[] = []
+  readonly #steps: RecordedStep[] = []
   readonly #changes: EngineChange[] = []
   readonly #live = new Map<string, Arrival>()
   readonly isOn: boolean
@@ -72,7 +75,7 @@ export class FlightRecorder {
     const arrival: Arrival = { id, asked, atMs: this.clock.now(), had, tokens: 0, blocks: [] }
     this.#live.set(id, arrival)
     if (!this.isOn) return
-    this.#arrivals.add(arrival)
+    this.#arrivals.push(arrival)
     this.#grow(arrivalBytes)
   }
 
@@ -83,7 +86,8 @@ export class FlightRecorder {
     arrival.maxTokens = maxTokens
     if (!this.isOn) return
     arrival.blocks = blocks
-    this.#grow(perBlock * blocks.length)
+    // One that was dropped meanwhile takes no memory here that could be freed.
+    if (arrival.atMs >= this.#beginsAt) this.#grow(perBlock * blocks.length)
   }
 
   /** An event was sent to its client; returns its record. */
@@ -106,7 +110,7 @@ export class FlightRecorder {
   /** A step was computed. */
   onStep(step: RecordedStep): void {
     if (!this.isOn) return
-    this.#steps.add({ ...step, atMs: step.atMs - this.#engineAheadMs })
+    this.#steps.push({ ...step, atMs: step.atMs - this.#engineAheadMs })
     this.#grow(bytesOfStep(step))
   }
 
@@ -131,7 +135,7 @@ export class FlightRecorder {
 
   statistics(): RecorderStatistics {
     this.#forget()
-    return { arrivals: this.#arrivals.size, steps: this.#steps.size, bytes: this.#bytes }
+    return { arrivals: this.#arrivals.length, steps: this.#steps.length, bytes: this.#bytes }
   }
 
   /** The recording; undefined before the first engine is ready. */
@@ -153,8 +157,8 @@ export class FlightRecorder {
       aheadMs: this.clock.wall() - this.clock.now(),
       info: this.#info,
       policy: this.policy ?? { policy: '', options: {} },
-      arrivals: [...older, ...this.#arrivals.list()],
-      steps: this.#steps.list(),
+      arrivals: [...older, ...this.#arrivals],
+      steps: [...this.#steps],
       changes: this.#changes.filter(({ atMs }) => atMs >= begin),
     }
   }
@@ -166,62 +170,32 @@ export class FlightRecorder {
 
   #grow(bytes: number): void {
     this.#bytes += bytes
-    if (this.#bytes > this.options.maxBytes) this.#forget()
+    const { maxBytes } = this.options
+    if (this.#bytes > maxBytes) this.#forget(keptShare * maxBytes)
   }
 
-  /** Drops entries beyond the period or the memory limit. */
-  #forget(): void {
+  /** Drops entries beyond the period, and the oldest ones until no more than these bytes are left. */
+  #forget(mostBytes = this.options.maxBytes): void {
     this.#beginsAt = Math.max(this.#beginsAt, this.clock.now() - this.options.windowMs)
+    let [arrivals, steps] = [0, 0]
     for (;;) {
-      const arrival = this.#arrivals.oldest?.atMs ?? Infinity
-      const step = this.#steps.oldest?.atMs ?? Infinity
-      const oldest = Math.min(arrival, step)
-      const isOver = this.#bytes > this.options.maxBytes
-      if (oldest === Infinity || (oldest >= this.#beginsAt && !isOver)) return
-      if (step < arrival) this.#bytes -= bytesOfStep(this.#steps.drop())
-      else this.#bytes -= bytesOfArrival(this.#arrivals.drop())
-      // If memory runs out, the oldest entries are dropped.
+      const arrival = this.#arrivals[arrivals]
+      const step = this.#steps[steps]
+      const oldest = Math.min(arrival?.atMs ?? Infinity, step?.atMs ?? Infinity)
+      const isOver = this.#bytes > mostBytes
+      if (oldest === Infinity || (oldest >= this.#beginsAt && !isOver)) break
+      if (step?.atMs === oldest) {
+        this.#bytes -= bytesOfStep(step)
+        steps++
+      } else {
+        this.#bytes -= arrivalBytes + perBlock * arrival!.blocks.length
+        arrivals++
+      }
       if (isOver) this.#beginsAt = Math.max(this.#beginsAt, oldest + 0.001)
     }
+    this.#arrivals.splice(0, arrivals)
+    this.#steps.splice(0, steps)
   }
 }
 
-const bytesOfArrival = (arrival: Arrival | undefined): number =>
-  arrivalBytes + perBlock * (arrival?.blocks.length ?? 0)
-
-const bytesOfStep = (step: RecordedStep | undefined): number =>
-  stepBytes + perChunk * (step?.chunks.length ?? 0)
-
-/** The latest of many things by time: the oldest ones go first, in constant time each. */
-class RecentList<T> {
-  #items: T[] = []
-  #first = 0
-
-  get size(): number {
-    return this.#items.length - this.#first
-  }
-
-  get oldest(): T | undefined {
-    return this.#items[this.#first]
-  }
-
-  add(item: T): void {
-    this.#items.push(item)
-  }
-
-  /** Takes the oldest one out. */
-  drop(): T | undefined {
-    const item = this.oldest
-    if (item === undefined) return undefined
-    this.#first++
-    if (this.#first > 1024 && this.#first * 2 > this.#items.length) {
-      this.#items = this.#items.slice(this.#first)
-      this.#first = 0
-    }
-    return item
-  }
-
-  list(): readonly T[] {
-    return this.#items.slice(this.#first)
-  }
-}
+const bytesOfStep = ({ chunks }: RecordedStep): number => stepBytes + perChunk * chunks.length

@@ -6,10 +6,11 @@ import {
   type Recording,
   SimulatedClock,
 } from '@cllm/core'
-import { SupervisedEngineClient } from '@cllm/host'
+import { defaultRecorderOptions, SupervisedEngineClient } from '@cllm/host'
 import { drive, runUntilIdle } from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
+import { FlightRecorder } from '../../src/recorder/flight-recorder.js'
 import { FakeProcess, type FakeProcessOptions } from '../fake-process.js'
 import { collect, counting, greedy, promptOf } from '../../../core/test/rig.js'
 
@@ -195,6 +196,16 @@ t.test('it keeps so many minutes, and takes so much memory', async (t) => {
   t.ok(kept.arrivals.length > 15 && kept.arrivals.length < 40)
   t.ok(kept.steps[0]!.atMs >= 0 && kept.arrivals[0]!.atMs >= 0)
   t.ok(kept.beginsAt > 1000, 'it begins where all that is left begins')
+})
+
+t.test('what is queued after it was dropped does not count for ever', async (t) => {
+  const clock = new SimulatedClock(1000)
+  const recorder = new FlightRecorder(clock, { ...defaultRecorderOptions, windowMs: 1000 })
+  recorder.onArrival('a', greedy([5], 2))
+  clock.advance(2000)
+  t.same(recorder.statistics(), { arrivals: 0, steps: 0, bytes: 0 })
+  recorder.onQueued({ id: 'a', maxTokens: 2, blocks: [1, 2, 3] })
+  t.same(recorder.statistics(), { arrivals: 0, steps: 0, bytes: 0 })
 })
 
 t.test('without one', async (t) => {
