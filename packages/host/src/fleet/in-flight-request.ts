@@ -27,8 +27,11 @@ export class InFlightRequest implements Waits {
     readonly request: GenerateRequest,
     now: number,
   ) {
-    this.tokens = [...(request.continued?.tokens ?? [])]
-    this.arrival = now - (request.continued?.elapsedMs ?? request.arrivedMsAgo ?? 0)
+    const { tokens = [], elapsedMs, firstTokenMs } = request.continued ?? {}
+    this.tokens = [...tokens]
+    this.arrival = now - (elapsedMs ?? request.arrivedMsAgo ?? 0)
+    // At most now, whatever is lost in rounding: what came first is not to come later than all.
+    if (firstTokenMs !== undefined) this.#firstTokenAt = Math.min(now, this.arrival + firstTokenMs)
   }
 
   get hasBegun(): boolean {

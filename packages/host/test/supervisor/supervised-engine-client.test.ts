@@ -137,6 +137,18 @@ t.test('whenever the engine dies, every answer stays the same', async (t) => {
   t.ok(broken > runs / 6, `${broken} texts with characters of several tokens`)
 })
 
+t.test('a request that came with its first tokens keeps their time', async (t) => {
+  const { clock, run, submit, kill, client } = supervised()
+  await run(client.ready())
+  const continued = { tokens: [7], elapsedMs: 500, firstTokenMs: 40 }
+  const answer = submit({ ...greedy([5], 9), continued })
+  await runUntilIdle(clock, clock.now() + 30)
+  kill()
+  const { end } = await run(answer)
+  t.equal(client.restarts, 1)
+  t.equal(end?.timings.firstTokenMs, 40)
+})
+
 const poison = 299
 
 t.test('only the request that kills the engine fails', async (t) => {
