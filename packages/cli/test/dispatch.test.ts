@@ -163,6 +163,9 @@ t.test('the logger', async (t) => {
   t.match(lines(terminal)[0], /^\S*\d\d:\d\d:\d\d\S* debug for a person$/)
   t.match(told({ ms: 8179.826, file: 'a\u001B[2J' }, 'loaded'), / loaded ms=8180 file=a \[2J$/)
   t.match(told({ err: new Error('gone') }, 'failed'), /failed\nError: gone\n +at /)
+  readable.error({ err: new Error('of a \u001B[2J') }, 'wrong: \u009B31m,\n  twice')
+  const hostile = lines(terminal).join('\n')
+  t.match(hostile, /wrong: {2}31m,\n {2}twice\nError: of a {2}\[2J\n/)
   const request = {
     requestId: '0123456789',
     method: 'POST',

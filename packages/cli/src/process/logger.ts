@@ -39,8 +39,14 @@ function open(file: string | null, terminal: LogTerminal): Pick<LogLines, 'write
   if (file !== null) return LogLines.toFile(file)
   const { isTTY, destination = new LogLines() } = terminal
   if (!isTTY) return destination
-  return { write: (text) => destination.write(`${readable(JSON.parse(text) as Line)}\n`) }
+  return {
+    write: (text) => destination.write(`${readable(JSON.parse(text, plain) as Line)}\n`),
+  }
 }
+
+/** Without control characters, which could steer the terminal; a message may have lines. */
+const plain = (_name: string, value: unknown): unknown =>
+  typeof value === 'string' ? value.replaceAll(/(?!\n)\p{Cc}/gu, ' ') : value
 
 /**
  * Creates the configured logger: readable lines on a terminal, JSON elsewhere. Lines never contain
@@ -206,10 +212,10 @@ const rest = (fields: Readonly<Record<string, unknown>>): string =>
       .join(''),
   )
 
-/** Without control characters, which could steer the terminal. */
+/** In one line. */
 const shown = (value: unknown): string =>
   typeof value === 'number'
     ? String(Number(value.toPrecision(Math.max(3, String(Math.trunc(value)).length))))
     : typeof value === 'string'
-      ? value.replaceAll(/\p{Cc}/gu, ' ')
+      ? value.replaceAll('\n', ' ')
       : JSON.stringify(value)
