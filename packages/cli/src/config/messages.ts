@@ -1,4 +1,5 @@
-import { CllmError, didYouMean, messageOf } from '@cllm/core'
+import { inspect } from 'node:util'
+import { attempt, CllmError, didYouMean, messageOf } from '@cllm/core'
 
 const longest = 60
 
@@ -6,9 +7,9 @@ const longest = 60
 export const describeValue = (value: unknown): string => {
   if (value === null || value === undefined) return 'nothing'
   if (typeof value === 'number') return String(value)
-  const json = JSON.stringify(value, (_, each: unknown) =>
-    typeof each === 'function' ? 'a function' : each,
-  )
+  const named = (_: string, each: unknown) => (typeof each === 'function' ? 'a function' : each)
+  // A program may give what JSON has no words for.
+  const json = attempt(() => JSON.stringify(value, named)) ?? inspect(value, { depth: 0 })
   return json.length > longest ? `${json.slice(0, longest)}…` : json
 }
 
