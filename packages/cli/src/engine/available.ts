@@ -69,3 +69,20 @@ export function availableMemory(
   const most = limit === undefined || limit === 0 ? total : Math.min(limit, total)
   return Math.max(0, most - used - heldBytes)
 }
+
+const mebibyte = 2 ** 20
+const mostBytes = 8192 * mebibyte
+/** The share of the free memory that the caches take where nothing is set. */
+const freeShare = 1 / 4
+
+/**
+ * Bytes of an engine's cache in RAM.
+ *
+ * @param setting - of all engines together, in MiB, or `auto`
+ * @param free - bytes that are free when the model is loaded
+ * @param engines - that share them
+ */
+export function cacheSize(setting: number | 'auto', free: number, engines: number): number {
+  const all = setting === 'auto' ? Math.min(mostBytes, free * freeShare) : setting * mebibyte
+  return Math.floor(all / Math.max(1, engines))
+}

@@ -18,7 +18,7 @@ import { fallbackPolicy } from '@cllm/scheduler'
 import { createLogger, tellUncaught } from '../process/logger.js'
 import { loadRegistry } from '../plugins/load-registry.js'
 import { ignoreStopSignals } from '../process/stop-signal.js'
-import { availableCores, availableMemory } from './available.js'
+import { availableCores, availableMemory, cacheSize } from './available.js'
 import {
   type CacheSettings,
   type EngineSettings,
@@ -32,11 +32,6 @@ import { learnedFolder } from '../models/cache-folder.js'
 
 /** Longer sequences have no drafts where all slots share one large pool of KV cells. */
 const longestInPool = 8192
-
-const mebibyte = 2 ** 20
-const mostBytes = 8192 * mebibyte
-/** The share of the free memory that the cache takes where nothing is set. */
-const freeShare = 1 / 4
 
 ignoreStopSignals()
 process.once('disconnect', () => process.exit(0))
@@ -147,18 +142,6 @@ async function warmUp(backend: Backend): Promise<void> {
   await backend.step([{ slot: 0, position: 0, tokens: [token], outputs: [0], sampler }])
   sampler.dispose()
   backend.release(0)
-}
-
-/**
- * Bytes of the cache in RAM.
- *
- * @param setting - in MiB, or `auto`
- * @param free - bytes that are free when the model is loaded
- * @param engines - that share them
- */
-function cacheSize(setting: number | 'auto', free: number, engines: number): number {
-  if (setting !== 'auto') return setting * mebibyte
-  return Math.floor(Math.min(mostBytes, free * freeShare) / Math.max(1, engines))
 }
 
 /**

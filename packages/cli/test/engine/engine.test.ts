@@ -10,7 +10,7 @@ import { plainEnvironment } from '@cllm/testing'
 import { writeSyntheticModel } from '@cllm/gguf'
 import { resolveModel, spawnEngine } from 'cllm'
 import t from 'tap'
-import { availableCores, availableMemory } from '../../src/engine/available.js'
+import { availableCores, availableMemory, cacheSize } from '../../src/engine/available.js'
 import { findNativeLibraries, thisMachine } from '../../src/engine/native-library.js'
 import { childLink } from '../../src/engine/process-channel.js'
 import { nativeFolder } from '../../src/models/cache-folder.js'
@@ -47,6 +47,14 @@ t.test('what a process may still take', async (t) => {
   t.equal(availableMemory(4e9, { limit: 8e9, total, used: 1e9 }), 3e9, 'beside other engines')
   t.equal(availableMemory(0, { limit: 8e9, total, used: 9e9 }), 0)
   t.ok(availableMemory() > 0)
+})
+
+t.test('engines share the RAM of their caches', async (t) => {
+  const mebibyte = 2 ** 20
+  t.equal(cacheSize(100, 1e12, 1), 100 * mebibyte)
+  t.equal(cacheSize(100, 1e12, 4), 25 * mebibyte, 'what is set is for all of them')
+  t.equal(cacheSize('auto', 1e12, 2), 4096 * mebibyte)
+  t.equal(cacheSize('auto', 8e9, 2), 1e9)
 })
 
 t.test('the machine', async (t) => {
