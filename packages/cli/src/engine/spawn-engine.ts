@@ -71,20 +71,14 @@ export async function spawnEngine(
   let child: ChildProcess | undefined
   let { log } = settings
   const { maxQueuedRequests, requestTimeoutMs } = settings.options
-  // Between two children, nothing else might keep this process alive.
-  let alive: NodeJS.Timeout | undefined
   let skipsAdapters = false
   const start = (): EngineLink => {
-    clearInterval(alive)
     const own = { adapters: adapters?.() ?? settings.adapters ?? [], skipsAdapters }
     const started = startChild({ ...settings, ...own, log }, env)
     // A file that went after the first start ends no service.
     skipsAdapters = true
     child = started
-    started.once('exit', () => {
-      child = undefined
-      alive = setInterval(() => {}, 60_000)
-    })
+    started.once('exit', () => (child = undefined))
     return childLink(started, logger)
   }
   const client = new SupervisedEngineClient({
@@ -95,10 +89,7 @@ export async function spawnEngine(
   })
   // The child ends when its parent ends, but not while it hangs.
   const hasEnded = killAtExit(() => void child?.kill('SIGKILL'))
-  void client.gone.then(() => {
-    clearInterval(alive)
-    hasEnded()
-  })
+  void client.gone.then(hasEnded)
   const kill = (): void => client.kill()
   const setLogLevel = (level: string): void => {
     log = { ...log, level }

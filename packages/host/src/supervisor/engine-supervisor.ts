@@ -266,7 +266,9 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     const delayMs = restartDelaysMs[this.#deaths++] ?? restartDelaysMs.at(-1) ?? 0
     const fields = { reason: why, delayMs, requests: this.#work.requests.size }
     this.logger.error(fields, 'the engine is gone and is started again')
-    this.#cancelTimer = this.clock.at(now + delayMs, () => this.#start())
+    // Until then nothing else might keep this process alive.
+    const keepsAlive = { keepsAlive: true }
+    this.#cancelTimer = this.clock.at(now + delayMs, () => this.#start(), keepsAlive)
     for (const failure of this.#work.onExit(why)) this.#tell(failure)
     this.#moveOn()
   }
