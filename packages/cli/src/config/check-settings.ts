@@ -1,5 +1,5 @@
 import { isQuantized, type KvCacheType } from '@cllm/backend-llamacpp/kv-cache-type'
-import { CllmError, ownEntry, PluginRegistry } from '@cllm/core'
+import { CllmError, PluginRegistry } from '@cllm/core'
 import {
   areLoopback,
   builtInProtocols,
@@ -9,11 +9,15 @@ import {
 import { createPolicy, modelSchedulers } from '@cllm/scheduler'
 import type { Setting } from './layers.js'
 import { describeValue, suggestion } from './messages.js'
-import { schema } from './options/schema.js'
-import { accepts, splitAtCommas, type ValueFormat } from './options/value-format.js'
+import { accepts, splitAtCommas } from './options/value-format.js'
 import { isPlainTemplate, ofCluster } from './paths.js'
 import { policyOptionsOf } from './resolve-policy.js'
-import { checkPresets, keepAlive, type PresetSettings, type ServedModel } from './served-models.js'
+import {
+  checkPresets,
+  type PresetSettings,
+  type ServedModel,
+  settingsOfModel,
+} from './served-models.js'
 
 /** The setting with a path, whose value is of the right format. */
 export type Find = (path: string) => Setting
@@ -117,15 +121,6 @@ function* checkCluster(find: Find): Generator<string> {
   }
 }
 
-const { hang_timeout: _, prepare_timeout: __, ...perModel } = schema.engine
-const formats: Readonly<Record<string, ValueFormat<unknown>>> = {
-  spec: schema.model.spec.format,
-  chat_template: schema.model.chat_template.format,
-  keep_alive: keepAlive(),
-  ...Object.fromEntries(Object.entries(perModel).map(([name, { format }]) => [name, format])),
-}
-const known = Object.keys(formats)
-
 /** Problems with the models that are served by name, and with the settings that refer to them. */
 function* checkModels(find: Find): Generator<string> {
   const served = find('models.served')
@@ -154,9 +149,10 @@ function* checkModels(find: Find): Generator<string> {
 
 function* checkModel(label: string, model: ServedModel): Generator<string> {
   for (const [key, value] of Object.entries(model)) {
-    const format = ownEntry(formats, key)
+    const format = settingsOfModel.get(key)?.format
     if (format === undefined) {
-      yield `${label}: unknown setting ${key} of a model${suggestion(key, known)}`
+      const meant = suggestion(key, settingsOfModel.keys())
+      yield `${label}: unknown setting ${key} of a model${meant}`
     } else if (!accepts(format, value)) {
       yield `${label}: ${key}: expected ${format.expected}, got ${describeValue(value)}`
     }

@@ -1,8 +1,10 @@
 import { existsSync } from 'node:fs'
 import { parseKeepAlive, presetParameterNames, presetParameters } from '@cllm/http-koa'
 import { CllmError, type ModelPreset } from '@cllm/core'
-import { resolveAdapters, resolveTemplate, resolveModelSpec, resolveProjector } from './paths.js'
+import { engineOptions, modelOptions } from './options/engine-options.js'
+import { option, placeOptions, type PlacedOption } from './options/option.js'
 import {
+  accepts,
   format,
   isRecord,
   parsePairs,
@@ -48,28 +50,43 @@ export const servedModels = () =>
   )
 
 /** The same names with other values. */
-const changed = <From, To>(values: Readonly<Record<string, From>>, change: (value: From) => To) =>
-  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value)]))
+const changed = <From, To>(
+  values: Readonly<Record<string, From>>,
+  change: (value: From, name: string) => To,
+) => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value, name)]))
+
+/** A model with other values of its settings. What is none stays, to be told of. */
+const withSettings = (
+  model: Readonly<Record<string, unknown>>,
+  change: (option: PlacedOption, value: unknown) => unknown,
+) =>
+  changed(model, (value, name) => {
+    const option = settingsOfModel.get(name)
+    return option === undefined ? value : change(option, value)
+  })
 
 /** Expands a spec to a model without settings of its own. */
-export const normalizeServed = (value: unknown): unknown =>
-  isRecord(value) ? changed(value, (one) => (typeof one === 'string' ? { spec: one } : one)) : value
+export const normalizeServed = (value: unknown): unknown => {
+  if (!isRecord(value)) return value
+  return changed(value, (given) => {
+    const model = typeof given === 'string' ? { spec: given } : given
+    if (!isRecord(model)) return model
+    return withSettings(model, ({ normalize }, one) => normalize(one))
+  })
+}
 
 /** Makes the paths in the models absolute. What has the wrong type stays, to be told of. */
 export const resolveServed = (
   models: Readonly<Record<string, ServedModel>>,
   folder: string,
 ): Readonly<Record<string, ServedModel>> =>
-  changed(models, (model) => {
-    const { spec, chat_template: template, lora, mmproj } = model
-    return {
-      ...model,
-      spec: resolveModelSpec(spec, folder),
-      ...(typeof template === 'string' && { chat_template: resolveTemplate(template, folder) }),
-      ...(Array.isArray(lora) && { lora: resolveAdapters(lora.map(String), folder) }),
-      ...(typeof mmproj === 'string' && { mmproj: resolveProjector(mmproj, folder) }),
-    }
-  })
+  changed(
+    models,
+    (model) =>
+      withSettings(model, ({ format, resolve }, one) =>
+        accepts(format, one) ? resolve(one, folder) : one,
+      ) as ServedModel,
+  )
 
 /** Model names by alias; null is the default model. */
 export const aliases = () =>
@@ -150,3 +167,12 @@ export const toPresets = (all: Readonly<Record<string, PresetSettings>>): readon
     ...(system === undefined ? {} : { system }),
     ...presetParameters(parameters),
   }))
+
+const { hang_timeout: _, prepare_timeout: __, ...perModel } = engineOptions
+const { spec, chat_template } = modelOptions
+const keep_alive = option(keepAlive(), '5m').describe('How long it stays in memory.')
+
+/** What one of several models may set, by name. */
+export const settingsOfModel: ReadonlyMap<string, PlacedOption> = new Map(
+  placeOptions({ spec, chat_template, keep_alive, ...perModel }).map((one) => [one.path, one]),
+)

@@ -446,6 +446,13 @@ t.test('several models', async (t) => {
     '/etc/cllm.yaml:1: models.served: a: chat_template: expected a file or a template, got 5',
     '/etc/cllm.yaml:1: models.served: a: lora: expected a list of NAME=PATH[:SCALE], each name once, got "x=y.gguf"',
   ])
+  const asOfAll =
+    'tensor_split: [3, 1], kv_tokens: null, media_library: lib.so, chat_template: null, mmproj: none'
+  const { a } = load({ yaml: `models: { a: { spec: b, ${asOfAll} } }` }).config.models.served
+  t.match(a, { tensor_split: ['3', '1'], kv_tokens: 'auto', media_library: '/etc/lib.so' })
+  t.match(load({ yaml: 'engine: { media_library: lib.so }' }).config.engine, {
+    media_library: '/etc/lib.so',
+  })
   t.match(problemsOf({ yaml: 'models: { keep_alve: 5m }' }), [/did you mean models\.keep_alive/])
   t.match(problemsOf({ flags: ['--keep-alive', 'soon'] }), [/expected a number of seconds or a/])
 })

