@@ -8,54 +8,53 @@ import type { KeptState } from './state-index.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { LoopWork } from '../../loop/between-steps.js'
 
-/** Tokens at the end of a prompt that the next turn may write in another way: the opening of an answer. */
+/** Tokens at the end of a prompt that may differ in the next turn: the template's opening of the answer. */
 const opening = 8
 
-/** A checkpoint that is to be saved: its slot holds these first tokens of the chain, and no more. */
+/** A checkpoint to save: its slot now holds exactly the first `length` tokens of the chain. */
 interface Due {
   readonly slot: SlotId
   readonly chain: BlockChain
   readonly length: number
 }
 
-/** A slot whose content is to be saved and kept. */
+/** A slot whose content a client wants to be kept. */
 interface Pin {
   readonly slot: Slot
-  /** What it held then. */
+  /** The slot's content when the request ended. */
   readonly chain: BlockChain
   readonly length: number
-  /** Until when; undefined: for good. */
+  /** Until when; undefined: for ever. */
   readonly kept: KeptState | undefined
 }
 
-/** A slot that was idle for this long, and for so many times what saving takes, is saved ahead. */
+/** A slot is saved ahead after this idle time, and after `restShare` times the cost of saving. */
 const leastRestMs = 1000
 const restShare = 10
 
-/** Milliseconds that a byte of new memory adds to saving: measured were 1.5 to 2.5 for a megabyte. */
+/** Milliseconds per byte that saving into new memory takes longer; measured: 1.5 to 2.5 ms per megabyte. */
 const newMemoryMs = 2e-6
 
 /**
- * Decides when what a slot holds is saved: when it is about to be lost, where it is worth saving
- * (`StateWorth.isWorthSaving`) and there is time for it; and before that:
+ * Decides when the content of a slot is saved: when it is about to be lost, if it is worth saving
+ * (`StateWorth.isWorthSaving`) and there is time for it. And before that:
  *
- * Checkpoints, for models whose slots cannot be cut: where two conversations have been seen to part, where
- * another request waits for a prefix, and at the end of each prompt, as an answer is often written into the
- * next prompt in another way. A chunk of the prompt ends there, and the checkpoint is saved before the next
- * step.
+ * Checkpoints, for models whose slots cannot be cut: where two conversations began to differ, where another request
+ * waits for a prefix, and at the end of each prompt, as the next prompt often renders the answer differently. A prompt
+ * chunk ends there, and the checkpoint is saved before the next step.
  *
- * Pins, what requests that have ended ask for: when nothing decodes, when there is time for it, or when the
- * slot is about to lose it. Until then the slot keeps it.
+ * Pins, which ended requests have asked for: saved when nothing decodes, when there is time for it, or when the slot
+ * is about to lose the content.
  *
- * Ahead, while there is nothing to compute, idle slots that would be lost otherwise. Not at once: the next
- * turn of a conversation often comes soon, and would wait for it.
+ * Ahead: idle slots are saved while the engine has no work. Not at once, as the next turn of a conversation often comes
+ * soon and would have to wait.
  */
 export class StateSaver implements LoopWork {
-  /** Checkpoints that are to be saved before the next step. */
+  /** Checkpoints to save before the next step. */
   readonly #due: Due[] = []
-  /** The one that was asked for last comes last. */
+  /** In the order in which they were asked for. */
   readonly #pins = new Map<Slot, Pin>()
-  /** What was saved ahead, once: where not all fits, one would drop the other for ever. */
+  /** Contents that were saved ahead, each once: where not all fit, they would evict each other again and again. */
   readonly #saved = new WeakMap<BlockChain, number>()
 
   constructor(
@@ -65,14 +64,14 @@ export class StateSaver implements LoopWork {
     private readonly costs: EngineCosts,
   ) {}
 
-  /** Whether something is, or may be, saved before the next step. */
+  /** Whether something may have to be saved before the next step. */
   get isDue(): boolean {
     if (this.#due.length > 0) return true
     for (const { owner } of this.#pins.keys()) if (owner === undefined) return true
     return false
   }
 
-  /** Saves the checkpoints that are due, and the pins that there is time for. */
+  /** Saves the due checkpoints, and the pins for which there is time. */
   async settle(): Promise<void> {
     const { states } = this
     for (const { slot, chain, length } of this.#due.splice(0)) {
@@ -92,7 +91,7 @@ export class StateSaver implements LoopWork {
   /**
    * Plans the checkpoints of a sequence that got its slot.
    *
-   * @param known - how many of its tokens other conversations began with, whatever can be used of them
+   * @param known - how many leading tokens it shares with other conversations, reusable or not
    */
   planCheckpoints(sequence: Sequence, known: number): void {
     sequence.stops = []
@@ -101,7 +100,7 @@ export class StateSaver implements LoopWork {
     this.wantCheckpoint(sequence, sequence.promptTokens - 1 - opening)
   }
 
-  /** Wants one after about this many tokens. */
+  /** Plans a checkpoint after about this many tokens. */
   wantCheckpoint(sequence: Sequence, place: number): void {
     const length = place - (place % blockSize)
     const { chain, computedTokens, stops } = sequence
@@ -120,8 +119,8 @@ export class StateSaver implements LoopWork {
   }
 
   /**
-   * A request has ended, and its slot is idle. What a slot holds is saved as it is then: the last turn of a
-   * conversation stands for all.
+   * A request that asked for a pin has ended, and its slot is idle. Only the slot's latest content is saved: the last
+   * turn of a conversation includes the earlier ones.
    */
   addPin(slot: Slot, { pin, keepMs, tenant }: SequenceRequest, now: number): void {
     const { chain, length } = slot
@@ -134,8 +133,8 @@ export class StateSaver implements LoopWork {
   }
 
   /**
-   * Whether an idle slot can lose what is behind its first `kept` tokens without keeping requests that decode
-   * waiting for longer than they may; otherwise memory to save it into is being made ready.
+   * Whether an idle slot can lose its content beyond the first `kept` tokens without keeping decoding requests waiting
+   * for too long. If not, memory to save it into is being made ready.
    */
   canBeLost(slot: Slot, kept: number): boolean {
     if (!this.states.worth.isWorthSaving(slot, kept)) return true
@@ -144,15 +143,15 @@ export class StateSaver implements LoopWork {
   }
 
   /**
-   * An idle slot is about to lose what is behind its first `kept` tokens, which is saved where it is pinned or
-   * worth that; false where it is worth it, and there was no time.
+   * An idle slot is about to lose its content beyond the first `kept` tokens: saves it if it is pinned or worth saving.
+   * False where it was worth saving, but there was no time.
    */
   async beforeLoss(slot: Slot, kept: number): Promise<boolean> {
     const { transfer, worth } = this.states
     const pin = this.#pins.get(slot)
     if (pin !== undefined && kept < pin.length && !this.#isOver(pin)) {
       this.#pins.delete(slot)
-      // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
+      // Clients may ask for pins as often as they like: other requests must not pay for it.
       if (pin.kept !== undefined && !this.#hasTime(slot)) transfer.counts.skipped++
       else if (isThere(pin)) await this.states.pin(slot, pin.kept)
     }
@@ -163,14 +162,14 @@ export class StateSaver implements LoopWork {
     return hasTime
   }
 
-  /** Whether requests that decode may wait until a slot is saved; memory for it may have to be made ready first. */
+  /** Whether a slot can be saved without keeping decoding requests waiting too long; may have memory made ready first. */
   #hasTime({ length }: Slot): boolean {
     const bytes = this.costs.states.bytesOf(length)
     const time = this.#timeFor(bytes)
     return time === 'new memory' || (time === 'used memory' && this.states.prepareMemory(bytes))
   }
 
-  /** Into which memory this many bytes can be saved while requests that decode wait no longer than they may. */
+  /** Into which kind of memory this many bytes can be saved without keeping decoding requests waiting too long. */
   #timeFor(bytes: number): 'new memory' | 'used memory' | 'none' {
     const { states, pauses } = this.costs
     const ms = states.saveMs(bytes)
@@ -178,7 +177,7 @@ export class StateSaver implements LoopWork {
     return pauses.canSave(ms) ? 'used memory' : 'none'
   }
 
-  /** Saves one idle slot whose time has come. Returns when to ask again, if at all. */
+  /** Saves one idle slot that is due. Returns when to call again; undefined: no slot will be due. */
   async onIdle(): Promise<number | undefined> {
     const { hasFiles, transfer, worth } = this.states
     if (hasFiles) this.states.onWork(false)
@@ -201,7 +200,7 @@ export class StateSaver implements LoopWork {
     return next === Infinity ? undefined : next
   }
 
-  /** Saves what idle slots hold, where that outlives the engine. */
+  /** Saves the idle slots, if there are files that outlive the engine. */
   async onClose(): Promise<void> {
     const { hasFiles, transfer, worth } = this.states
     if (!hasFiles) return
@@ -211,7 +210,7 @@ export class StateSaver implements LoopWork {
     await this.states.close()
   }
 
-  /** Drops what was to be kept until now. */
+  /** Whether the pin has expired; then it is dropped. */
   #isOver(pin: Pin): boolean {
     const isOver = pin.kept !== undefined && pin.kept.until <= this.clock.now()
     if (isOver) this.#pins.delete(pin.slot)
@@ -219,13 +218,13 @@ export class StateSaver implements LoopWork {
   }
 }
 
-/** Of none, which is for good, and times the longest. */
+/** The longer of two pins; undefined is for ever. */
 function longer(one: KeptState | undefined, other: KeptState | undefined): KeptState | undefined {
   if (one === undefined || other === undefined) return undefined
   return other.until > one.until ? other : one
 }
 
-/** Whether the slot holds it still, and maybe more: a request may have gone on with it. */
+/** Whether the slot still begins with this content; a later request may have appended to it. */
 const isThere = ({ slot, chain, length }: Pin): boolean =>
   slot.chain !== undefined &&
   slot.length >= length &&

@@ -17,7 +17,7 @@ import { Programs } from '../../programs/programs.js'
 import { BlockChain } from '../block-chain.js'
 import { StateCache } from './state-cache.js'
 
-/** What a client has asked for and waits for. */
+/** A client's call that waits to be done. */
 interface Job {
   readonly slot: Slot
   readonly action: SlotAction
@@ -27,14 +27,14 @@ interface Job {
 
 type SlotContent = Awaited<ReturnType<SlotFiles['read']>>
 
-/** The one job that restores and has its turn to be read. */
+/** The restore job whose file is being read, or was read. */
 interface Reading {
   readonly job: Job
-  /** What its file holds, and how many milliseconds reading it took; undefined while it is read. */
+  /** The content of its file and the milliseconds that reading took; undefined while it is being read. */
   file?: SlotContent & { readonly ms: number }
 }
 
-/** What was done with a slot; the bytes of a file may be on their way yet. */
+/** The result of a job; `bytes` is a promise while the file is still being written. */
 interface Moved {
   readonly tokens: number
   readonly bytes: number | Promise<number>
@@ -44,15 +44,14 @@ interface Moved {
 export const SLOT_ACTIONS = tokens.token<SlotActions>('SlotActions')
 
 /**
- * Saves, restores and erases slots for clients: between two steps, once the slot is idle. Files are read
- * then and written after it, one after the other, beside the steps: each may be as large as all memory that
- * is left.
+ * Saves, restores and erases slots for clients: between two steps, once the slot is idle. Files are read and written
+ * beside the steps and one at a time, since each may be as large as all free memory.
  */
 @injectable()
 export class SlotActions implements LoopWork {
   /** In the order in which they were asked for. */
   readonly #jobs: Job[] = []
-  /** Until what the last job saved is in its file. */
+  /** Resolves when the file of the latest save is written. */
   #writing: Promise<void> | undefined
   #reading: Reading | undefined
 
@@ -69,7 +68,7 @@ export class SlotActions implements LoopWork {
   ) {}
 
   /**
-   * Waits until the slot is idle, and then does it.
+   * Does the action once the slot is idle.
    *
    * @throws CllmError `invalid_request`, `unsupported` or `backend_failed`
    */
@@ -86,7 +85,7 @@ export class SlotActions implements LoopWork {
     })
   }
 
-  /** The saved states, the latest used last; `drop` drops them. */
+  /** Lists the saved states, the most recently used last; `drop` then drops them. */
   cache(action: 'list' | 'drop'): readonly CachedState[] {
     if (action !== 'list' && action !== 'drop') {
       throw new CllmError('invalid_request', 'action: expected list or drop')
@@ -96,12 +95,12 @@ export class SlotActions implements LoopWork {
     return states
   }
 
-  /** Whether something can be done now. */
+  /** Whether a job can be done now. */
   get isDue(): boolean {
     return this.#nextDue() !== undefined
   }
 
-  /** Does what can be done now. */
+  /** Does the jobs that can be done now. */
   async settle(): Promise<void> {
     for (let job = this.#nextDue(); job !== undefined; job = this.#nextDue()) {
       const file = this.#reading?.job === job ? this.#reading.file : undefined
@@ -121,18 +120,18 @@ export class SlotActions implements LoopWork {
     }
   }
 
-  /** Resolves when what was saved is in its file. */
+  /** Resolves when the last file is written. */
   async onClose(): Promise<void> {
     await this.#writing
   }
 
-  /** Ends what waits with this error. */
+  /** Rejects the waiting jobs with this error. */
   close(error: CllmError): void {
     this.#reading = undefined
     for (const { reject } of this.#jobs.splice(0)) reject(error)
   }
 
-  /** One state at a time waits to be written, and one is read or waits to be restored. */
+  /** The next job that can be done: at most one state at a time is being written, and one is being read or restored. */
   #nextDue(): Job | undefined {
     return this.#jobs.find((job) => {
       const { slot, action } = job
@@ -141,7 +140,7 @@ export class SlotActions implements LoopWork {
       if (action.action === 'erase' || this.#reading === undefined) return true
       const { job: read, file } = this.#reading
       if (file === undefined) return false
-      // Where the slot of another was given away meanwhile, that is read again once it is idle.
+      // If the slot of the job that was read is busy again, another job goes first, and that file is read again later.
       return read === job || read.slot.owner !== undefined
     })
   }
@@ -206,7 +205,7 @@ export class SlotActions implements LoopWork {
     return { tokens: length, bytes: write() }
   }
 
-  /** Reads what is to be restored, where it can be. */
+  /** Reads the file of a restore. @throws `invalid_request` for a file of another model, other settings or a larger slot */
   async #content(filename: string): Promise<SlotContent> {
     const { states, files } = this.#means()
     const key = await states.key()
@@ -252,5 +251,5 @@ export class SlotActions implements LoopWork {
   }
 }
 
-/** That a thread can read without a copy. */
+/** Memory that a thread can read without a copy. */
 const sharedMemory = (bytes: number): Uint8Array => new Uint8Array(new SharedArrayBuffer(bytes))

@@ -26,24 +26,24 @@ import { StateStore } from './state-store.js'
 import { StateWorth } from './state-worth.js'
 
 /**
- * Keeps in RAM what slots held when they are given to other requests, and finds it again: the tier
- * between the slots and computing. Off without `cacheRamBytes`, or where the backend saves no states.
+ * Keeps the contents of slots in RAM when the slots are given to other requests, and finds them again: the tier between
+ * the slots and computing. Off without `cacheRamBytes`, or where the backend saves no states.
  */
 @injectable()
 export class StateCache {
   readonly isOn: boolean
-  /** Whether there are files behind the memory. */
+  /** Whether there is a tier of files behind RAM. */
   readonly hasFiles: boolean
-  /** Whether slots need no checkpoints, or there are none. */
+  /** Whether slots can be cut at any token, so that they need no checkpoints; true as well without saved states. */
   readonly cutsAnywhere: boolean
   readonly #states: SlotStates | undefined
   readonly #store: StateStore
   readonly #disk: StateDisk | undefined
-  /** Whether it is known what earlier engines have left. */
+  /** Whether the files that earlier engines left are listed. */
   #isListed: boolean
-  /** What moves states. */
+  /** Saves and restores states. */
   readonly transfer: StateTransfer
-  /** What they are worth. */
+  /** Weighs what states are worth. */
   readonly worth: StateWorth
 
   constructor(
@@ -75,31 +75,31 @@ export class StateCache {
     })
   }
 
-  /** Changes with what can be found. */
+  /** Changes whenever {@link find} may have another result. */
   get version(): number {
     return this.#store.version + (this.#disk?.version ?? 0)
   }
 
-  /** The state with which the most of the sequence need not be computed. */
+  /** The state that saves computing the most tokens of the sequence. */
   find(sequence: Sequence): FoundState | undefined {
     if (this.#states === undefined || !sequence.request.cache) return undefined
     if (this.#store.states.size === 0 && this.#disk === undefined) return undefined
     return findInTiers(this.#store, this.#disk?.index, sequence, this.#states)
   }
 
-  /** Milliseconds that restoring takes. */
+  /** Milliseconds that restoring it is predicted to take. */
   loadMs(found: FoundState): number {
     const { states } = this.costs
     const readMs = filesOf(found).reduce((sum, { bytes }) => sum + states.readMs(bytes), 0)
     return states.loadMs(bytesOf(found)) + readMs
   }
 
-  /** Whether files are being listed or read: the end of that wakes the loop. */
+  /** Whether files are being listed or read; when that ends, the loop is woken. */
   get isReading(): boolean {
     return !this.#isListed || this.transfer.readCount > 0
   }
 
-  /** Whether what was found for a request can be restored now; otherwise it is being read. */
+  /** Whether what was found for a request can be restored now; otherwise its file is being read. */
   isAtHand(sequence: Sequence, found: FoundState | undefined): boolean {
     if (!this.#isListed) return false
     return found === undefined || this.transfer.isAtHand(sequence, found)
@@ -111,11 +111,11 @@ export class StateCache {
   }
 
   /**
-   * A request waits: where what was found for it is in a file, and so much of it that having it is cheaper
-   * than computing it, it is read beside the steps, as long as it takes nothing else's place.
+   * For a waiting request: if its state is in a file, and reading it is cheaper than computing the tokens, it is read
+   * into RAM beside the steps, provided that nothing has to be evicted for it.
    *
-   * @param held - tokens that slots hold of it
-   * @param most - files that are read at once
+   * @param held - its tokens that slots hold already
+   * @param most - files read at a time
    */
   readAhead(sequence: Sequence, held: () => number, most: number): void {
     if (this.#disk === undefined || this.transfer.readCount >= most) return
@@ -126,17 +126,16 @@ export class StateCache {
     this.transfer.readAhead(sequence, found)
   }
 
-  /** Whether requests that decode may wait for what was found to be restored. */
+  /** Whether restoring it would not keep decoding requests waiting for too long. */
   canLoad(found: FoundState): boolean {
     const insteadMs = this.costs.steps.tokensMs(found.shared)
     return this.costs.pauses.canLoad(this.loadMs(found), insteadMs)
   }
 
   /**
-   * Saves what an idle slot holds, and drops it for nothing else; with it the checkpoints that its
-   * beginning can be cut back to.
+   * Saves the content of an idle slot and never evicts it, nor the checkpoints to which it can be cut back.
    *
-   * @param kept - until when; default: for good
+   * @param kept - until when; default: for ever
    */
   async pin({ id, chain, length }: Slot, kept?: KeptState): Promise<void> {
     if (this.#states === undefined || chain === undefined || length === 0) return
@@ -152,10 +151,10 @@ export class StateCache {
     }
   }
 
-  /** Restores what was found into a slot; returns how many tokens that has then, 0 for none. */
+  /** Restores a found state into a slot. Returns how many tokens the slot has then; 0 where it failed. */
   async load(slot: Slot, sequence: Sequence, found: FoundState): Promise<number> {
     const { state, checkpoint, shared } = found
-    // Hashes have found it; every token is compared before it is used.
+    // It was found by hashes: all tokens are compared before it is used.
     if (commonLength(state.chain, sequence.chain, shared) < shared) return 0
     const began = this.clock.now()
     const isThere =
@@ -173,17 +172,17 @@ export class StateCache {
     return state !== undefined && (await this.transfer.restore(slot.id, state))
   }
 
-  /** Whether a slot can be cut to this many tokens without one. */
+  /** Whether a slot can be cut to this many tokens without a checkpoint. */
   canCut(slot: SlotId, length: number): boolean {
     return this.cutsAnywhere || this.#states?.canCut(slot, length) === true
   }
 
-  /** The longest checkpoint that the sequence begins with, of at most `limit` tokens. */
+  /** The longest checkpoint of the sequence's beginning, of at most `limit` tokens. */
   checkpoint(sequence: Sequence, limit: number): SavedState | undefined {
     return this.#store.index.exact(sequence, true, limit)
   }
 
-  /** How many tokens the sequence begins with that some state in RAM has. */
+  /** How many leading tokens of the sequence some state in RAM has. */
   known(sequence: Sequence): number {
     if (!sequence.request.cache || this.#store.states.size === 0) return 0
     return this.#store.index.best(sequence)?.shared ?? 0
@@ -193,24 +192,24 @@ export class StateCache {
     return this.#store.index.find(chain, length, true) !== undefined
   }
 
-  /** Milliseconds that copying a slot by way of its state takes. */
+  /** Milliseconds that copying a slot by saving and restoring takes. */
   copyMs({ owner, length }: Slot): number {
     const { states } = this.costs
     const bytes = states.bytesOf(owner?.computedTokens ?? length)
     return states.saveMs(bytes) + states.loadMs(bytes)
   }
 
-  /** Waits until all is in files. */
+  /** Waits until all states that belong into files are written. */
   async close(): Promise<void> {
     await this.#disk?.close(this.#store.states)
   }
 
-  /** Whether there is something to compute from now on: files are written while there is nothing. */
+  /** Tells whether the engine has work from now on: files are written while it has none. */
   onWork(isThere: boolean): void {
     this.#disk?.onWork(isThere)
   }
 
-  /** What it holds and did; undefined while it is off. */
+  /** Counts for `EngineStatistics`; undefined while it is off. */
   statistics(): CacheStatistics | undefined {
     if (!this.isOn) return undefined
     const { states, bytes, limit: limitBytes, evictions } = this.#store
@@ -223,7 +222,7 @@ export class StateCache {
     return { ram, disk: { ...this.transfer.diskCounts, ...own }, longestPauseMs }
   }
 
-  /** What clients are told of the states in RAM, and then of those in files. */
+  /** The states as clients see them: those in RAM, then those in files. */
   list(): CachedState[] {
     const now = this.clock.now()
     const inRam = Array.from(this.#store.states, (state) => ({
@@ -234,7 +233,7 @@ export class StateCache {
     return [...inRam, ...inFiles]
   }
 
-  /** Drops all states, in files too. */
+  /** Drops all states, including those in files. */
   drop(): void {
     for (const state of this.#store.states) this.#store.remove(state)
     this.#disk?.clear()

@@ -8,38 +8,37 @@ import type {
 import { BlockChain, commonLength } from '../block-chain.js'
 import { type FiledState, type SavedState, memoryOf, lengthOf, StateIndex } from './state-index.js'
 
-/** While requests are computed, a state waits for so many milliseconds until it is written … */
+/** The longest time in milliseconds that a state waits to be written while the engine has work. */
 const patienceMs = 30_000
-/** … unless what waits takes more than this share of the memory for states. */
+/** Beyond this share of the memory for states, waiting states are written at once. */
 const waitingShare = 1 / 4
 
-/** Gives memory for so many bytes, if there is some. */
+/** Allocates memory for this many bytes; undefined where there is none. */
 type Allocate = NonNullable<SaveOptions['allocate']>
 
 /**
- * The tier of files: what is saved in RAM is written to them one after the other, and found by the next
- * engine too. Writing takes processors and memory that steps need, so it is put off while there is
- * something to compute: until then a longer state may have taken the place of what waits. What cannot be
- * read is as good as never written.
+ * The tier of files: states saved in RAM are written to files one after the other, where the next engine finds them,
+ * too. Writing takes CPU time and memory bandwidth that steps need, so it is put off while the engine has work; a longer
+ * state may replace a waiting one meanwhile. Files that cannot be read are ignored.
  */
 export class StateDisk {
   readonly index = new StateIndex<FiledState>()
-  /** The latest used last. */
+  /** All listed states, the most recently used last. */
   readonly all = new Set<FiledState>()
-  /** Resolves when what earlier engines have left can be found. */
+  /** Resolves when the files that earlier engines left are listed. */
   readonly ready: Promise<void>
   #writing: Promise<void> = Promise.resolve()
-  /** Those that are still to be written, in their order. */
+  /** The states that are still to be written, in this order. */
   readonly #waiting = new Set<SavedState>()
-  /** Whether there is nothing to compute. */
+  /** Whether the engine has no work. */
   #isResting = true
-  /** Whether somebody waits until all is written. */
+  /** Whether `close` waits until all is written. */
   #isClosing = false
-  /** Has what waits look again whether its time has come. */
+  /** Has the waiting states check again whether they are to be written now. */
   #look = () => {}
-  /** How often all was dropped: what was on its way then is not written. */
+  /** How often all states were dropped: a state that was put before that is not written. */
   #drops = 0
-  /** Changes with what can be found. */
+  /** Changes whenever the index does. */
   version = 0
   bytes = 0
   saved = 0
@@ -54,7 +53,7 @@ export class StateDisk {
     this.ready = this.#begin()
   }
 
-  /** Writes a state when those before it are written. It must not change until then. */
+  /** Writes a state after those before it. Its bytes must not change until then. */
   put(state: SavedState, replaces: boolean): void {
     if (this.files.whenClosing === true && !this.#isClosing) return
     if (this.index.find(state.chain, lengthOf(state), state.partial) !== undefined) return
@@ -66,14 +65,14 @@ export class StateDisk {
     this.#look()
     this.#writing = this.#writing.then(async () => {
       await this.#turn(state, latest)
-      // A longer one came behind it.
+      // A longer state has replaced it.
       if (!this.#waiting.delete(state)) return
       await this.#write(state, replaces, drops).catch(() => void this.failed++)
       state.holds--
     })
   }
 
-  /** What waits to be written, and is the beginning of a state that comes behind it, need not be. */
+  /** Waiting states that are a beginning of this new one need not be written. */
   #skipOlder({ chain }: SavedState): void {
     for (const state of this.#waiting) {
       const length = lengthOf(state)
@@ -84,13 +83,13 @@ export class StateDisk {
     }
   }
 
-  /** Whether there is something to compute from now on. */
+  /** Tells whether the engine has work from now on. */
   onWork(isThere: boolean): void {
     this.#isResting = !isThere
     this.#look()
   }
 
-  /** Resolves when a state that waits is to be written, or waits no more. */
+  /** Resolves when a waiting state is to be written, or no longer waits. */
   async #turn(state: SavedState, latest: number): Promise<void> {
     while (this.#waiting.has(state) && !this.#isTime(latest)) {
       await new Promise<void>((resolve) => {
@@ -113,7 +112,7 @@ export class StateDisk {
   /**
    * Resolves when all is written.
    *
-   * @param states - what is in RAM, the latest used last: where that was not to be written before
+   * @param states - all states in RAM, the most recently used last; written now if they are only written at the end
    */
   async close(states: Iterable<SavedState>): Promise<void> {
     this.#isClosing = true
@@ -123,8 +122,8 @@ export class StateDisk {
   }
 
   /**
-   * Its bytes, or undefined where the file is gone or damaged, there is no memory for it, or it does not
-   * come in time: then it cannot be found until the files answer again.
+   * The bytes of a state. Undefined where its file is gone or damaged, memory is short, or the read takes too long; a
+   * slow file is not found until the read has ended.
    */
   async read(state: FiledState, allocate: Allocate): Promise<Uint8Array | undefined> {
     let hasRoom = true
@@ -146,7 +145,7 @@ export class StateDisk {
     return data
   }
 
-  /** Has nobody find it until then. */
+  /** Takes it out of the index until the slow read has ended. */
   async #hide(state: FiledState, end: Promise<void>): Promise<void> {
     if (!this.all.has(state)) return
     this.index.remove(state)
@@ -162,7 +161,7 @@ export class StateDisk {
     await this.files.remove(state.file)
   }
 
-  /** Removes all files, and what is on its way to one. */
+  /** Removes all files, and the states that wait to be written. */
   clear(): void {
     this.#drops++
     for (const state of this.#waiting) state.holds--
@@ -178,9 +177,9 @@ export class StateDisk {
     const onListed = (files: readonly StateFile[]) => {
       const known = new Set([...this.all].map(({ file }) => file.name))
       for (const file of files) {
-        // One that comes late may have been written meanwhile.
+        // A file that is listed late may have been written meanwhile.
         if (known.has(file.name)) continue
-        // All was dropped meanwhile.
+        // All states were dropped meanwhile.
         if (drops !== this.#drops) void this.files.remove(file)
         else this.#add({ ...file, chain: new BlockChain(file.tokens, file.scope), file })
       }
@@ -188,7 +187,7 @@ export class StateDisk {
     onListed(await this.files.list(key, onListed))
   }
 
-  /** Undefined where it cannot be had, as when the model's file is gone. */
+  /** The key of this model's states; undefined where it is unknown, as when the model's file is gone. */
   async #key(): Promise<string | undefined> {
     return await this.states.key().catch(() => undefined)
   }
@@ -206,14 +205,14 @@ export class StateDisk {
     }
     if (drops !== this.#drops) return await this.files.remove(file)
     this.saved++
-    // One of its name may be hidden.
+    // A hidden state may have the same file name.
     this.#forgetFiles([...(file.removed ?? []), file.name])
     const older = replaces && !partial ? [...this.index.within(chain)] : []
     this.#add({ chain, partial, bytes: file.bytes, file })
     for (const one of older) await this.remove(one)
   }
 
-  /** Those that another process dropped are forgotten when they are read. */
+  /** Files that another process removed are only noticed when they are read. */
   #forgetFiles(names: readonly string[]): void {
     const gone = new Set(names)
     for (const state of this.all) if (gone.has(state.file.name)) this.#forget(state)

@@ -11,31 +11,31 @@ import type { Sequence } from '../../requests/sequence.js'
 
 /** A state that can be found by its tokens. */
 export interface IndexedState {
-  /** Its tokens, all of them. */
+  /** All of its tokens. */
   readonly chain: BlockChain
-  /** Whether it is a checkpoint (`partial` in `SlotStates`) and not all that the slot held. */
+  /** Whether it is a checkpoint (`partial` in `SlotStates`) and not the whole content of a slot. */
   readonly partial: boolean
   /** Its size in bytes. */
   readonly bytes: number
 }
 
-/** What a slot held, in RAM. */
+/** The saved content of a slot, in RAM. */
 export interface SavedState extends IndexedState {
-  /** As the backend wrote it. */
+  /** The bytes that the backend wrote. */
   readonly data: Uint8Array
-  /** How many use it now: its memory must stay as it is. */
+  /** The number of present readers, for whom its memory must not change. */
   holds: number
-  /** Whether no other is worth dropping it. */
+  /** Whether it is never evicted. */
   pinned?: boolean
-  /** The same for a time. */
+  /** Until when it is not evicted. */
   kept?: KeptState
-  /** Whose conversation it is; undefined: nobody's who is known. */
+  /** The program whose conversation it is; undefined: unknown. */
   readonly program?: Program | undefined
-  /** How often it could not be restored. */
+  /** How often restoring it failed. */
   failures: number
-  /** How often it, or what it goes on from, was wanted. */
+  /** How often it, or a shorter state that it replaced, was used. */
   uses: number
-  /** What is worth least is dropped first; see `StateStore`. */
+  /** The state of the least worth is evicted first; see `StateStore`. */
   worth: number
 }
 
@@ -46,58 +46,58 @@ export interface KeptState {
   readonly tenant: string
 }
 
-/** What a slot held, in a file. */
+/** The saved content of a slot, in a file. */
 export interface FiledState extends IndexedState {
   readonly file: StateFile
 }
 
-/** A way to begin a sequence with what was saved. */
+/** Saved states with which a sequence can begin. */
 export interface FoundState {
-  /** What is restored. */
+  /** The state to restore. */
   readonly state: SavedState | FiledState
-  /** A checkpoint that it is cut back to then. */
+  /** The checkpoint to which the slot is cut back after that. */
   readonly checkpoint?: SavedState | FiledState
-  /** Tokens of the sequence that the slot holds in the end. */
+  /** Leading tokens of the sequence that the slot holds then. */
   readonly shared: number
 }
 
 /** How many tokens a state has. */
 export const lengthOf = ({ chain }: IndexedState): number => chain.tokens.length
 
-/** What nobody has used yet. */
+/** The counts of a new state. */
 export const unused = () => ({ holds: 0, failures: 0, uses: 1, worth: 0 })
 
-/** What of it is in files. */
+/** The parts of it that are in files. */
 export const filesOf = ({ state, checkpoint }: FoundState): FiledState[] =>
   [state, checkpoint].filter((one) => one !== undefined && 'file' in one)
 
-/** Bytes of all of it. */
+/** Bytes of state and checkpoint together. */
 export const bytesOf = ({ state, checkpoint }: FoundState): number =>
   state.bytes + (checkpoint?.bytes ?? 0)
 
-/** Bytes of memory that each token of a state takes besides. */
+/** Bytes that the token list takes for each token of a state. */
 export const tokenBytes = 8
 
-/** Bytes of memory that a state takes, with that which is not used. */
+/** Bytes of memory that a state takes, including the unused end of its buffer. */
 export const memoryOf = ({ data, chain }: SavedState): number =>
   data.buffer.byteLength + tokenBytes * chain.tokens.length
 
-/** A look-up compares the tokens of this many states with the same blocks. */
+/** The most states with the same blocks whose tokens a look-up compares. */
 const closelyRead = 8
 
-/** A state and how many tokens a sequence begins with that it has too. */
+/** A state and the number of leading tokens that a sequence shares with it. */
 interface StateMatch<State> {
   readonly state: State
   readonly shared: number
 }
 
 /**
- * Finds states by tokens: by the hashes of blocks, as slots are found. States of which only all tokens
- * can be used are found by the hash of their last whole block.
+ * Finds states by the hashes of their blocks of tokens, as slots are found. States that can only be used as a whole are
+ * found by the hash of their last whole block.
  */
 export class StateIndex<State extends IndexedState> {
   readonly #blocks = new BlockIndex<State>()
-  /** By the last whole block alone. */
+  /** Indexed by the last whole block only. */
   readonly #ends = new BlockIndex<State>()
 
   add(state: State): void {
@@ -126,7 +126,7 @@ export class StateIndex<State extends IndexedState> {
     return best
   }
 
-  /** How many tokens a state begins with that another whole one has, in whole blocks. */
+  /** The number of leading tokens that another whole state has as well, in whole blocks. */
   sharedWithOthers(state: State): number {
     return this.#blocks.depthOfOthers(state, state.chain.hashes) * blockSize
   }
@@ -136,7 +136,7 @@ export class StateIndex<State extends IndexedState> {
     return this.#endingIn(sequence.chain, limit, (state) => state.partial === partial)
   }
 
-  /** Whether there is a state of these tokens. */
+  /** The state of exactly these tokens. */
   find(chain: BlockChain, length: number, partial: boolean): State | undefined {
     const isIt = (state: State): boolean => state.partial === partial && lengthOf(state) === length
     return this.#endingIn(chain, length, isIt, Math.floor(length / blockSize))
@@ -151,7 +151,7 @@ export class StateIndex<State extends IndexedState> {
     return undefined
   }
 
-  /** The states of a kind that these tokens go on from. */
+  /** The states of a kind of which these tokens are a continuation. */
   *within(chain: BlockChain, partial = false): Iterable<State> {
     const { hashes } = chain
     for (let blocks = 1; blocks <= hashes.length; blocks++) {
@@ -187,8 +187,8 @@ export class StateIndex<State extends IndexedState> {
 type Tokens = Pick<SlotStates, 'cutsAnywhere' | 'checkpointNeedsPrefix'>
 
 /**
- * The way to the most tokens of a sequence with what is in RAM; or with files, where that is many more
- * tokens. A state of either may be cut back to a checkpoint of the other.
+ * The states that give the most leading tokens of a sequence: from RAM, or from files if that gives many more tokens. A
+ * state of one tier may be cut back to a checkpoint of the other.
  */
 export function findInTiers(
   ram: { readonly index: StateIndex<SavedState>; holds(bytes: number): boolean },
@@ -209,8 +209,8 @@ export function findInTiers(
 }
 
 /**
- * The same with the states of one tier: a part of a state where it can be
- * cut; otherwise a whole state, one that is cut back to a checkpoint, or a checkpoint alone.
+ * As `findInTiers`, with the whole states of one tier: a part of a state if it can be cut; otherwise a whole state, a
+ * state that is cut back to a checkpoint, or a checkpoint alone.
  *
  * @param checkpoint - the longest one of at most this many tokens
  */
@@ -234,7 +234,7 @@ const allOf = (state: FoundState['state'] | undefined): FoundState | undefined =
   state && { state, shared: lengthOf(state) }
 const sharedBy = ({ shared }: FoundState): number => shared
 
-/** The longer one of two that may be there; of equals the first. */
+/** The longer one of two that may be absent; of equal ones the first. */
 function longer<One>(
   one: One | undefined,
   other: One | undefined,

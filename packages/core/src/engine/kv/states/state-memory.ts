@@ -2,31 +2,30 @@ import { entryOf } from '../../../defined.js'
 import { attempt } from '../../../errors/cllm-error.js'
 import type { StateMemorySource } from '../../../contracts/model/states.js'
 
-/** A piece of memory is at most this many times as long as what is put into it. */
+/** Sizes of buffers are powers of this: a buffer is at most this many times as long as its content. */
 const step = 2 ** (1 / 4)
-/** Shorter ones are not worth keeping. */
+/** Buffers below this size in bytes are not kept for reuse. */
 const smallest = 65_536
 const page = 4096
 
 /**
- * The memory that states are written into. That of states which were dropped is used again: the first
- * write to new memory takes five times as long as the next ones, as the operating system has to find
- * and clear each page.
+ * The buffers that states are written into. Buffers of evicted states are reused: the first write to new memory takes
+ * five times as long as later ones, as the operating system has to find and clear each page.
  */
 export class StateMemory {
   readonly #free = new Map<number, ArrayBufferLike[]>()
-  /** Bytes that are kept for later. */
+  /** Bytes of the free buffers that are kept for reuse. */
   freeBytes = 0
   #isMaking = false
-  /** The size that was made last, where there was no memory for it. */
+  /** The size of the latest buffer that could not be allocated. */
   #failed: number | undefined
 
-  /** @param source - default: new memory of the runtime, which is never made ready */
+  /** @param source - allocates buffers; default: plain `ArrayBuffer`s, which are never made ready */
   constructor(private readonly source?: StateMemorySource) {}
 
   /**
-   * Room for this many bytes, which may be longer than that underneath; undefined where there is none: the
-   * runtime has a longest length, and the machine an end.
+   * A buffer for this many bytes, which may be longer underneath. Undefined where it cannot be allocated: beyond the
+   * runtime's longest length, or where the machine has no memory left.
    */
   take(bytes: number): Uint8Array | undefined {
     for (const size of fitting(bytes)) {
@@ -41,8 +40,8 @@ export class StateMemory {
   }
 
   /**
-   * Has memory made ready where there is none that was written to before. Returns whether `take` need not wait for
-   * that: it is there, or could not be made.
+   * Has a buffer written to once, in the background, if no used one of this size is free. Returns whether `take` need
+   * not wait for that: the buffer is there, or it could not be allocated.
    */
   prepare(bytes: number): boolean {
     if (this.source === undefined || bytes < smallest) return true
@@ -57,7 +56,7 @@ export class StateMemory {
     this.#isMaking = true
     this.#failed = undefined
     try {
-      // Where it cannot be made ready, new memory has to do.
+      // If it cannot be made ready, unwritten memory is used.
       const buffer = await source.makeReady(size).catch(() => source.make(size))
       this.give(new Uint8Array(buffer))
     } catch {
@@ -67,7 +66,7 @@ export class StateMemory {
     }
   }
 
-  /** Keeps the memory of a state that nobody reads any more. */
+  /** Keeps the buffer of a state that nobody reads any more for reuse. */
   give({ buffer }: Uint8Array): void {
     const size = buffer.byteLength
     if (size < smallest || sizeFor(size) !== size) return
@@ -75,7 +74,7 @@ export class StateMemory {
     this.freeBytes += size
   }
 
-  /** Gives memory back to the operating system until at most this many bytes are kept. */
+  /** Drops free buffers until at most this many bytes are kept. */
   shrink(bytes: number): void {
     for (const [size, buffers] of this.#free) {
       while (this.freeBytes > bytes && buffers.pop() !== undefined) this.freeBytes -= size
@@ -86,14 +85,14 @@ export class StateMemory {
 
 const sizeOf = (power: number): number => Math.ceil(step ** power / page) * page
 
-/** Bytes of the memory for a state of this many bytes: few different sizes, so that memory fits again. */
+/** The buffer size for a state of this many bytes: few different sizes, so that buffers fit other states. */
 export function sizeFor(bytes: number): number {
   if (bytes < smallest) return bytes
-  // The size of a power is rounded up to whole pages, and has to be its own size.
+  // Powers are rounded up to whole pages; the result must map to itself.
   const power = Math.ceil(Math.log(bytes - page + 1) / Math.log(step) - 1e-9)
   const size = sizeOf(power)
   return size < bytes ? sizeOf(power + 1) : size
 }
 
-/** The sizes of memory that is used for this many bytes: an estimate may be just below the next one. */
+/** The buffer sizes used for this many bytes: an estimate may be just below the next size. */
 const fitting = (bytes: number): number[] => [sizeFor(bytes), sizeFor(bytes * step)]

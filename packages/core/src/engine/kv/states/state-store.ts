@@ -10,18 +10,17 @@ import {
 } from './state-index.js'
 import { StateMemory, sizeFor } from './state-memory.js'
 
-/** Share of all bytes that the states which a tenant keeps for a time may take. */
+/** The share of all bytes that the temporarily kept states of one tenant may take. */
 const tenantShare = 1 / 4
 
-/** A state that was wanted more often than this is not worth more. */
+/** Uses beyond this number do not raise the worth of a state. */
 const mostUses = 8
 
 /**
- * Keeps states within a number of bytes. Dropped first is what saves the least time for its memory: how
- * often it was wanted × the milliseconds that it saves ÷ its bytes, and on top of that the worth of what
- * was dropped last when it was used, so that what nobody wants any more ages (GreedyDual-Size-Frequency:
- * Cherkasova, "Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy", 1998);
- * all that by the chance that its program returns.
+ * Keeps states within a limit of bytes. The state of the least worth is evicted first. Worth is the number of uses × the
+ * milliseconds that it saves ÷ its bytes, plus the worth of the latest evicted state at its last use, so that unused
+ * states age (GreedyDual-Size-Frequency: Cherkasova, "Improving WWW Proxies Performance with
+ * Greedy-Dual-Size-Frequency Caching Policy", 1998); all times the chance that its program returns.
  */
 export class StateStore {
   readonly index = new StateIndex<SavedState>()
@@ -29,21 +28,21 @@ export class StateStore {
   readonly #states = new Set<SavedState>()
   /** In the order of their last use. */
   readonly states: ReadonlySet<SavedState> = this.#states
-  /** The worth of what was dropped last. */
+  /** The worth of the state that was evicted last. */
   #floor = 0
-  /** Memory that `room` gave for states which are not there yet. */
+  /** Buffers that `room` gave for states which are still being written. */
   readonly #promised = new Set<ArrayBufferLike>()
-  /** What was removed while somebody reads it: it takes memory until then. */
+  /** Removed states that are still being read: they take memory until that ends. */
   readonly #leaving = new Set<SavedState>()
-  /** Changes with what can be found. */
+  /** Changes whenever the index does. */
   version = 0
   #bytes = 0
   evictions = 0
 
   /**
    * @param limit bytes
-   * @param gainMs milliseconds that a state saves when it is wanted, beyond what the others save
-   * @param source gives memory; default: the runtime
+   * @param gainMs milliseconds that a state saves when it is used, beyond what other states save
+   * @param source allocates memory; default: the runtime
    */
   constructor(
     readonly limit: number,
@@ -54,18 +53,18 @@ export class StateStore {
     this.memory = new StateMemory(source)
   }
 
-  /** Of the states, of the memory for those to come, and of what is still read. */
+  /** Bytes of all states, of the buffers for states being written, and of removed states still being read. */
   get bytes(): number {
     this.#giveBack()
     return this.#bytes
   }
 
   /**
-   * Room for a state of this many bytes, until it is added or given up; drops others for it. Undefined, and nothing
-   * is dropped, where that would not be enough.
+   * A buffer for a state of this many bytes, to be followed by `add` or `giveUp`; evicts other states for it. Undefined
+   * where evicting would not make enough room; then nothing is evicted.
    *
-   * @param tokens - how many it has
-   * @param older - states that it will replace, dropped first where their memory is of use
+   * @param tokens - the number of its tokens
+   * @param older - states that it will replace; removed first where that helps
    */
   room(bytes: number, tokens: number, older: readonly SavedState[] = []): Uint8Array | undefined {
     const size = sizeFor(bytes)
@@ -85,17 +84,17 @@ export class StateStore {
   }
 
   /**
-   * No state comes into this room.
+   * The buffer from `room` will not be used.
    *
-   * @param isFree - whether nobody writes to it any more
+   * @param isFree - whether nobody writes to it any more, so that it can be reused
    */
   giveUp(room: Uint8Array, isFree: boolean): void {
     if (this.#take(room) && isFree) this.memory.give(room)
   }
 
   /**
-   * Drops states for one of this many bytes, and has memory made ready for it. Returns whether it can be written now:
-   * with such memory, or without where it has no room or none can be made.
+   * Evicts states for one of this many bytes, and has a buffer made ready for it. Returns false while that is going on;
+   * true when the buffer is ready, or there is no room, or none can be allocated.
    */
   prepare(bytes: number): boolean {
     const size = sizeFor(bytes)
@@ -109,23 +108,23 @@ export class StateStore {
     return sizeFor(bytes) <= this.limit
   }
 
-  /** Whether one fits beside the others. */
+  /** Whether a state of this many bytes fits beside the others. */
   hasRoom(bytes: number): boolean {
     return this.bytes + sizeFor(bytes) <= this.limit
   }
 
-  /** Has memory for one more state of this many bytes made ready, where it fits beside the others. */
+  /** Has a buffer for one more state of this many bytes made ready, if it fits beside the others. */
   expect(bytes: number): void {
     this.#giveBack()
     if (this.hasRoom(bytes + this.memory.freeBytes)) this.memory.prepare(bytes)
   }
 
-  /** Adds a state, in place of older ones. */
+  /** Adds a state, which replaces older ones. */
   add(state: SavedState, older: readonly SavedState[] = []): void {
     this.#take(state.data)
     for (const one of older) {
       state.uses = Math.max(state.uses, one.uses + 1)
-      // What is kept is a part of the longer one, which is kept in its place.
+      // An older state that is kept is a part of the new, longer one: that is kept in its place.
       keepLonger(state, one.kept)
       if (one.pinned !== true) this.remove(one)
     }
@@ -144,20 +143,20 @@ export class StateStore {
     if (state.kept !== undefined) this.#limitKept(state.kept)
   }
 
-  /** It is wanted again. */
+  /** Counts a use of the state. */
   touch(state: SavedState): void {
     state.uses++
     this.renew(state)
   }
 
-  /** A slot holds it, too: it is not older than that. */
+  /** Marks the state as recently used, since a slot holds the same tokens. */
   renew(state: SavedState): void {
     if (!this.#states.delete(state)) return
     this.#states.add(state)
     state.worth = this.#worthOf(state)
   }
 
-  /** Keeps a state for a time: within the tenant's share, before its others. */
+  /** Keeps a state for a time; the tenant's oldest kept states lose that beyond its share. */
   keep(state: SavedState, kept: KeptState): void {
     this.touch(state)
     keepLonger(state, kept)
@@ -173,7 +172,7 @@ export class StateStore {
     }
   }
 
-  /** Whether a piece of memory fits once all that can be dropped is. */
+  /** Whether a buffer of this size fits after evicting all that can be evicted. */
   #canMakeRoom(size: number): boolean {
     let free = this.limit - this.bytes
     for (const state of this.#states) {
@@ -183,7 +182,7 @@ export class StateStore {
     return free >= size
   }
 
-  /** Drops states until a piece of memory fits beside the others, for which there can be room. */
+  /** Evicts states until a buffer of this size fits, for which there can be room. */
   #dropFor(size: number): void {
     while (this.bytes + size > this.limit) {
       const [state, worth] = this.#leastWorth()!
@@ -193,7 +192,7 @@ export class StateStore {
     }
   }
 
-  /** A promise is kept, or void; false where there was none. */
+  /** Ends the reservation of a buffer; false where there was none. */
   #take({ buffer }: Uint8Array): boolean {
     if (!this.#promised.delete(buffer)) return false
     this.#bytes -= buffer.byteLength
@@ -212,7 +211,7 @@ export class StateStore {
     this.#giveBack()
   }
 
-  /** Gives back the memory of what was removed and is read no more. */
+  /** Frees the buffers of removed states that nobody reads any more. */
   #giveBack(): void {
     for (const state of this.#leaving) {
       if (state.holds > 0) continue
@@ -222,7 +221,7 @@ export class StateStore {
     }
   }
 
-  /** Of equals the one that was not used for the longest time. */
+  /** The evictable state of the least worth; of equal ones the least recently used. */
   #leastWorth(): readonly [SavedState, number] | undefined {
     let least: readonly [SavedState, number] | undefined
     const now = this.clock.now()

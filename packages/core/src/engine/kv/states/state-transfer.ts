@@ -17,21 +17,21 @@ import type { StateStore } from './state-store.js'
 import type { Sequence } from '../../requests/sequence.js'
 
 /**
- * Moves states between slots, RAM and files; counts that, and learns what it costs. Files are read beside the steps, one
- * after the other: memory is taken when the turn of a file has come, and that for the next one is made ready meanwhile.
+ * Moves states between slots, RAM and files, counts the moves and learns their costs. Files are read beside the steps, one
+ * after the other; memory is taken when a read begins, and a buffer for the next file is made ready meanwhile.
  */
 export class StateTransfer {
-  /** Bytes of the last checkpoint. */
+  /** Bytes of the latest checkpoint. */
   checkpointBytes = 0
-  /** Milliseconds of the longest time that requests which decode waited for a slot to be filled. */
+  /** The longest time in milliseconds that decoding requests waited while a slot was prepared for another request. */
   longestPauseMs = 0
-  /** What was done with states in RAM. */
+  /** Counts of the states in RAM. */
   readonly counts = noCounts()
-  /** What was done with states in files. */
+  /** Counts of the states in files. */
   readonly diskCounts = { ...noCounts(), evictions: 0 }
-  /** The files that are read or wait for it, in their order; the first one is being read. */
+  /** The first file is being read, the others wait in this order. */
   readonly #reading = new Map<FiledState, Promise<SavedState | undefined>>()
-  /** For whom something was read. */
+  /** The sequences for which files were read. */
   readonly #readFor = new WeakSet<Sequence>()
   #last: Promise<unknown> = Promise.resolve()
 
@@ -41,30 +41,30 @@ export class StateTransfer {
     private readonly disk: StateDisk | undefined,
     private readonly clock: Clock,
     private readonly costs: EngineCosts,
-    /** A file was read, or could not be. */
+    /** Called when reading a file has ended, successfully or not. */
     private readonly onRead: () => void,
   ) {}
 
-  /** Requests that decode have waited for this long. */
+  /** Decoding requests waited for this long. */
   onPause(ms: number): void {
     this.longestPauseMs = Math.max(this.longestPauseMs, ms)
   }
 
-  /** A request was given this many tokens. */
+  /** A request got this many tokens from a state. */
   onHit(tokens: number, from: 'ram' | 'disk'): void {
     const counts = from === 'disk' ? this.diskCounts : this.counts
     counts.hits++
     counts.hitTokens += tokens
   }
 
-  /** Makes the first tokens of one slot those of another, by way of a state. */
+  /** Copies the first tokens of a slot to another one, by saving and restoring. */
   async copy(from: SlotId, to: SlotId, length: number): Promise<boolean> {
     const data = await this.states?.save(from).catch(() => undefined)
     if (data === undefined) return false
     return (await this.states?.restore(to, data, { tokens: length }).catch(() => false)) === true
   }
 
-  /** Restores a state; false where it could not be, and the slot is empty. */
+  /** Restores a state; false where that failed, and the slot is empty then. */
   async restore(slot: SlotId, state: SavedState): Promise<boolean> {
     const { chain, partial, data } = state
     const began = this.clock.now()
@@ -76,7 +76,7 @@ export class StateTransfer {
     this.counts.loadMs += ms
     if (isThere !== true) {
       this.counts.failed++
-      // Once may be the slot's fault.
+      // The first failure may be the slot's fault.
       if (++state.failures > 1) this.store.remove(state)
       return false
     }
@@ -117,33 +117,33 @@ export class StateTransfer {
     return true
   }
 
-  /** How many files are read or wait for it. */
+  /** The number of files being read or waiting to be read. */
   get readCount(): number {
     return this.#reading.size
   }
 
-  /** Whether what was found is in RAM, or cannot be; otherwise it is on its way there. */
+  /** Whether what was found is in RAM, or cannot be read into it; otherwise it is being read. */
   isAtHand(sequence: Sequence, found: FoundState): boolean {
     if (filesOf(found).length === 0) return true
     if (filesOf(found).some((file) => this.#reading.has(file))) return false
-    // What was read for it and is gone again is read when it is admitted.
+    // If it was read and evicted again, it is read when the request is admitted.
     if (this.#readFor.has(sequence)) return true
     this.readAhead(sequence, found)
     return false
   }
 
-  /** Whether what was found for a sequence is in a file, or was read for it. */
+  /** Whether what was found for a sequence is in a file, or was read from one for it. */
   isFromFile(found: FoundState, sequence: Sequence): boolean {
     return filesOf(found).length > 0 || this.#readFor.has(sequence)
   }
 
-  /** Whether this many bytes fit beside all that is in RAM, and on its way there. */
+  /** Whether this many bytes fit into RAM beside all states there and those waiting to be read. */
   hasRoom(bytes: number): boolean {
     const waiting = [...this.#reading.keys()].slice(1)
     return this.store.hasRoom(waiting.reduce((sum, state) => sum + state.bytes, bytes))
   }
 
-  /** Begins to read what was found, unless that was done for the sequence before. */
+  /** Begins to read the files of what was found; once for each sequence. */
   readAhead(sequence: Sequence, found: FoundState): void {
     if (this.#readFor.has(sequence)) return
     this.#readFor.add(sequence)
@@ -151,14 +151,14 @@ export class StateTransfer {
   }
 
   /**
-   * Reads a state for which the loop waits, and so all that decode: not behind others. Undefined where
-   * others are on their way, too.
+   * Reads a state while the loop waits, and with it all decoding requests. Undefined where other reads are in progress, as
+   * it would have to wait for them.
    */
   async readNow(file: FiledState): Promise<SavedState | undefined> {
     return this.#reading.size === 0 ? await this.read(file) : undefined
   }
 
-  /** Reads a state from its file into RAM, or waits for who does. */
+  /** Reads a state from its file into RAM, or joins the read in progress. */
   async read(file: FiledState): Promise<SavedState | undefined> {
     const begun = this.#reading.get(file)
     if (begun !== undefined) return await begun
@@ -187,7 +187,7 @@ export class StateTransfer {
     const ms = this.clock.now() - began
     this.diskCounts.loadMs += ms
     if (data === undefined) {
-      // A read that took too long may still write to it.
+      // A read that took too long may still write into it.
       if (room !== undefined) store.giveUp(room, false)
       return undefined
     }

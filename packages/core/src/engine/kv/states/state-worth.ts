@@ -6,10 +6,10 @@ import { blockSize, minimumWait } from '../block-chain.js'
 import { type SavedState, lengthOf } from './state-index.js'
 import type { StateStore } from './state-store.js'
 
-/** A conversation is worth saving with at least this chance that it goes on. */
+/** The least chance that a conversation continues, whatever was learned. */
 const leastChance = 0.1
 
-/** What slots and states are worth, in milliseconds, by what was learned of costs. */
+/** What slots and states are worth: the milliseconds that they save, by the learned costs. */
 export class StateWorth {
   /** @param states - undefined: nothing is ever saved */
   constructor(
@@ -20,8 +20,8 @@ export class StateWorth {
   ) {}
 
   /**
-   * Milliseconds that it takes, in the mean, to have back what an idle slot holds beyond its first `kept`
-   * tokens, when it is wanted with this chance.
+   * The expected cost in milliseconds of losing an idle slot's content beyond its first `kept` tokens, if it is needed
+   * again with this chance.
    */
   lossMs(slot: Slot, kept: number, chance: number): number {
     const computeMs = chance * this.costs.steps.tokensMs(Math.max(0, slot.length - kept))
@@ -32,8 +32,8 @@ export class StateWorth {
   }
 
   /**
-   * Whether a slot is to be saved before it loses what is behind its first `kept` tokens: where having that
-   * back is likely to save more time than saving takes.
+   * Whether a slot should be saved before it loses its content beyond the first `kept` tokens, because restoring it is
+   * expected to save more time than saving takes.
    */
   isWorthSaving(slot: Slot, kept = 0): boolean {
     const { length } = slot
@@ -45,17 +45,17 @@ export class StateWorth {
     const saveMs = states.saveMs(bytes)
     const chance = this.#chance(slot)
     if (chance * (steps.tokensMs(length) - states.loadMs(bytes)) <= saveMs) return false
-    // Few tokens are worth it only for themselves: what is before them stays in the slot.
+    // A short loss must be worth it by itself: the tokens before it stay in the slot.
     return lost >= minimumWait || chance * steps.tokensMs(lost) > saveMs
   }
 
-  /** The chance that what a slot holds is wanted again, if not soon. */
+  /** The chance that a slot's content is needed again later. */
   #chance({ program }: Slot): number {
     const chance = program?.returnChance(this.clock.now()) ?? this.costs.reuseShare
     return Math.max(leastChance, chance)
   }
 
-  /** Milliseconds that restoring a state saves, against computing what no other state gives. */
+  /** Milliseconds that restoring a state saves, compared with computing the tokens that no other state has. */
   gainMs(state: SavedState): number {
     const { steps, states } = this.costs
     const canShare = (this.states?.cutsAnywhere ?? true) && !state.partial
