@@ -162,7 +162,7 @@ export class StateSaver implements LoopWork {
     return hasTime
   }
 
-  /** Whether a slot can be saved without keeping decoding requests waiting too long; may have memory made ready first. */
+  /** Whether a slot can be saved without delaying decoding requests too long; may have memory made ready first. */
   #hasTime({ length }: Slot): boolean {
     const bytes = this.costs.states.bytesOf(length)
     const time = this.#timeFor(bytes)

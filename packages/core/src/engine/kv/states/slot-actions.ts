@@ -205,7 +205,10 @@ export class SlotActions implements LoopWork {
     return { tokens: length, bytes: write() }
   }
 
-  /** Reads the file of a restore. @throws `invalid_request` for a file of another model, other settings or a larger slot */
+  /**
+   * Reads the file of a restore.
+   * @throws `invalid_request` for a file of another model, other settings or a larger slot
+   */
   async #content(filename: string): Promise<SlotContent> {
     const { states, files } = this.#means()
     const key = await states.key()

@@ -18,8 +18,8 @@ type Allocate = NonNullable<SaveOptions['allocate']>
 
 /**
  * The tier of files: states saved in RAM are written to files one after the other, where the next engine finds them,
- * too. Writing takes CPU time and memory bandwidth that steps need, so it is put off while the engine has work; a longer
- * state may replace a waiting one meanwhile. Files that cannot be read are ignored.
+ * too. Writing takes CPU time and memory bandwidth that steps need, so it is put off while the engine has work; a
+ * longer state may replace a waiting one meanwhile. Files that cannot be read are ignored.
  */
 export class StateDisk {
   readonly index = new StateIndex<FiledState>()

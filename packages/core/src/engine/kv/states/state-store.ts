@@ -17,8 +17,8 @@ const tenantShare = 1 / 4
 const mostUses = 8
 
 /**
- * Keeps states within a limit of bytes. The state of the least worth is evicted first. Worth is the number of uses × the
- * milliseconds that it saves ÷ its bytes, plus the worth of the latest evicted state at its last use, so that unused
+ * Keeps states within a limit of bytes. The state of the least worth is evicted first. Worth is the number of uses ×
+ * the milliseconds that it saves ÷ its bytes, plus the worth of the latest evicted state at its last use, so that unused
  * states age (GreedyDual-Size-Frequency: Cherkasova, "Improving WWW Proxies Performance with
  * Greedy-Dual-Size-Frequency Caching Policy", 1998); all times the chance that its program returns.
  */

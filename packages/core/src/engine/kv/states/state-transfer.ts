@@ -17,8 +17,8 @@ import type { StateStore } from './state-store.js'
 import type { Sequence } from '../../requests/sequence.js'
 
 /**
- * Moves states between slots, RAM and files, counts the moves and learns their costs. Files are read beside the steps, one
- * after the other; memory is taken when a read begins, and a buffer for the next file is made ready meanwhile.
+ * Moves states between slots, RAM and files, counts the moves and learns their costs. Files are read beside the steps,
+ * one after the other; memory is taken when a read begins, and a buffer for the next file is made ready meanwhile.
  */
 export class StateTransfer {
   /** Bytes of the latest checkpoint. */
@@ -151,8 +151,8 @@ export class StateTransfer {
   }
 
   /**
-   * Reads a state while the loop waits, and with it all decoding requests. Undefined where other reads are in progress, as
-   * it would have to wait for them.
+   * Reads a state while the loop waits, and with it all decoding requests. Undefined where other reads are in
+   * progress, as it would have to wait for them.
    */
   async readNow(file: FiledState): Promise<SavedState | undefined> {
     return this.#reading.size === 0 ? await this.read(file) : undefined
