@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { CllmError, type OutputConstraint } from '@cllm/core'
+import { CllmError, entryOf, type OutputConstraint } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
 import type { Vocabulary } from '../text/vocabulary.js'
 import { parseGbnf } from './gbnf/gbnf-parser.js'
@@ -12,21 +12,21 @@ import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema/schema-to-gbnf.j
 
 /** Bytes of all cached grammars. */
 const cacheSize = 128 * 2 ** 20
-/** Bytes that the stacks of one and its sets of tokens take at most. */
-const matchingSize = 5 * 2 ** 20
 
-/** A compiled constraint. */
+/** A compiled constraint. Who uses it keeps it: the cache may drop it for others. */
 export interface ConstraintGrammar {
   /** The grammar holds from the end of its first match on; without it, from the beginning. */
   readonly trigger: RegExp | undefined
-  /** The grammar of a text that begins with `skipped` unconstrained characters. */
-  after(skipped: number): TokenGrammar
+  readonly grammar: TokenGrammar
 }
 
 /** Compiles constraints to grammars and caches the most recently used grammars. */
 export class ConstraintGrammars {
   readonly #tokens: GrammarTokens
-  readonly #grammars = new LRUCache<string, TokenGrammar>({ maxSize: cacheSize })
+  readonly #known = new LRUCache<string, ConstraintGrammar>({
+    maxSize: cacheSize,
+    sizeCalculation: ({ grammar }) => grammar.mostBytes,
+  })
 
   /**
    * @param vocabulary - of the model
@@ -54,27 +54,21 @@ export class ConstraintGrammars {
    * @throws CllmError `invalid_constraint`
    */
   of(constraint: OutputConstraint): ConstraintGrammar {
-    const key = bounded(constraint, () => keyOf(constraint))
-    const after = (skipped: number) => this.#grammar(constraint, skipped, key)
-    after(0)
-    const isTriggered = constraint.type === 'triggered-json'
-    return { trigger: isTriggered ? new RegExp(constraint.trigger) : undefined, after }
+    return bounded(constraint, () =>
+      entryOf<string, ConstraintGrammar>(this.#known, keyOf(constraint), () =>
+        this.#compiled(constraint),
+      ),
+    )
   }
 
-  #grammar(constraint: OutputConstraint, skipped: number, constraintKey: string): TokenGrammar {
-    const key = `${skipped}${constraintKey}`
-    const known = this.#grammars.get(key)
-    if (known !== undefined) return known
-    return bounded(constraint, () => {
-      const root = constraint.type === 'gbnf' ? (constraint.root ?? 'root') : 'root'
-      const rules = parseGbnf(gbnfOf(constraint, skipped), root, this.#tokens)
-      const grammar = new TokenGrammar(rules, this.#tokens)
-      // what takes too long is refused before any work
-      grammar.mask(grammar.begin())
-      const size = matchingSize + 8 * rules.kinds.length + 64 * rules.starts.length
-      this.#grammars.set(key, grammar, { size })
-      return grammar
-    })
+  #compiled(constraint: OutputConstraint): ConstraintGrammar {
+    const root = constraint.type === 'gbnf' ? (constraint.root ?? 'root') : 'root'
+    const rules = parseGbnf(gbnfOf(constraint), root, this.#tokens)
+    const grammar = new TokenGrammar(rules, this.#tokens)
+    // what takes too long is refused before any work
+    grammar.mask(grammar.begin())
+    const isTriggered = constraint.type === 'triggered-json'
+    return { trigger: isTriggered ? new RegExp(constraint.trigger) : undefined, grammar }
   }
 }
 
@@ -103,7 +97,7 @@ const tooLarge = (reason: string): CllmError =>
 const keyOf = (constraint: OutputConstraint): string =>
   createHash('sha256').update(JSON.stringify(constraint)).digest('base64')
 
-function gbnfOf(constraint: OutputConstraint, skipped: number): string {
+function gbnfOf(constraint: OutputConstraint): string {
   switch (constraint.type) {
     case 'gbnf':
       return constraint.grammar
@@ -114,6 +108,6 @@ function gbnfOf(constraint: OutputConstraint, skipped: number): string {
     case 'json-schema':
       return schemaToGbnf(constraint.schema, constraint)
     case 'triggered-json':
-      return triggeredGbnf(constraint, skipped)
+      return triggeredGbnf(constraint)
   }
 }

@@ -8,7 +8,7 @@ import type { Vocabulary } from '../text/vocabulary.js'
 export interface GrammarStart {
   /** The first token of the output that it covers. */
   readonly token: number
-  /** Characters of that token that come before. */
+  /** Bytes of that token's text that come before. */
   readonly skipped: number
 }
 
@@ -67,7 +67,7 @@ export class TriggerSearch {
     const after = this.#ends.findIndex((end) => end > at)
     if (after < 0) return { token: output.length, skipped: 0 }
     const start = this.#ends[after - 1] ?? 0
-    return { token: after, skipped: Array.from(this.#text.slice(start, at)).length }
+    return { token: after, skipped: Buffer.byteLength(this.#text.slice(start, at)) }
   }
 }
 

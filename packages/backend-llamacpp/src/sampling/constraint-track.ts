@@ -1,7 +1,7 @@
 import { CllmError, type Sampler, type TokenId } from '@cllm/core'
 import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
 import { JsonLayout } from '../grammar/match/forced-text.js'
-import type { GrammarState } from '../grammar/match/token-grammar.js'
+import type { GrammarState, TokenGrammar } from '../grammar/match/token-grammar.js'
 import { refused } from '../grammar/refuse.js'
 import { type GrammarStart, TriggerSearch } from '../grammar/trigger-search.js'
 import type { Vocabulary } from '../text/vocabulary.js'
@@ -18,6 +18,7 @@ const least = -1e6
 export class ConstraintTrack {
   /** The output up to where the state is, or is to be. */
   readonly #output: TokenId[]
+  readonly #grammar: TokenGrammar
   #state: GrammarState | undefined
   readonly #search: TriggerSearch | undefined
   /** Where the grammar begins to hold, as far as that is known. */
@@ -29,14 +30,15 @@ export class ConstraintTrack {
   #laidOut = 0
 
   constructor(
-    private readonly grammar: ConstraintGrammar,
+    { grammar, trigger }: ConstraintGrammar,
     private readonly vocabulary: Vocabulary,
     tokens: readonly TokenId[],
     private readonly promptTokens: number,
   ) {
     this.#output = tokens.slice(promptTokens)
-    if (grammar.trigger === undefined) this.#start = { token: 0, skipped: 0 }
-    else this.#search = new TriggerSearch(vocabulary, grammar.trigger)
+    this.#grammar = grammar
+    if (trigger === undefined) this.#start = { token: 0, skipped: 0 }
+    else this.#search = new TriggerSearch(vocabulary, trigger)
   }
 
   /** Whether the grammar holds from somewhere within the output on. */
@@ -65,7 +67,7 @@ export class ConstraintTrack {
   /** Adds a token to the output; false, and nothing is added, where the grammar does not allow it. */
   take(token: TokenId): boolean {
     if (this.#state !== undefined) {
-      const next = this.#current.after(this.#state, token)
+      const next = this.#grammar.after(this.#state, token)
       if (next === undefined) return false
       this.#state = next
     }
@@ -75,7 +77,7 @@ export class ConstraintTrack {
 
   /** The tokens that may come next, a bit for each, where the grammar holds. */
   mask(): Uint32Array {
-    return this.#current.mask(this.#state!)
+    return this.#grammar.mask(this.#state!)
   }
 
   /** What the grammar leaves no choice about behind these tokens: {@link Sampler.forced}. */
@@ -89,7 +91,7 @@ export class ConstraintTrack {
         this.#layout.read(String.fromCharCode(byte))
       }
     }
-    return this.#current.forced(this.#state!, this.#layout, most)
+    return this.#grammar.forced(this.#state!, this.#layout, most)
   }
 
   #cut(length: number): void {
@@ -109,10 +111,10 @@ export class ConstraintTrack {
     if (this.#isFree) return undefined
     this.#start ??= this.#search?.find(this.#output)
     if (this.#start === undefined) return undefined
-    const grammar = this.#current
-    let state = grammar.begin()
-    for (const token of this.#output.slice(this.#start.token)) {
-      const next = grammar.after(state, token)
+    const { token: first, skipped } = this.#start
+    let state = this.#grammar.begin()
+    for (const [nth, token] of this.#output.slice(first).entries()) {
+      const next = this.#grammar.after(state, token, nth === 0 ? skipped : 0)
       if (next === undefined) {
         if (this.#search === undefined) throw notKept(token)
         this.#isFree = true
@@ -121,10 +123,6 @@ export class ConstraintTrack {
       state = next
     }
     return state
-  }
-
-  get #current() {
-    return this.grammar.after(this.#start?.skipped ?? 0)
   }
 }
 

@@ -1,5 +1,7 @@
 import { array, assert, constantFrom, integer, property, string, uint8Array } from 'fast-check'
+import type { OutputConstraint } from '@cllm/core'
 import t from 'tap'
+import { ConstraintGrammars } from '../../src/grammar/constraint-grammars.js'
 import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
 import { grammarText } from '../../src/grammar/gbnf/gbnf-writer.js'
 import { JsonLayout } from '../../src/grammar/match/forced-text.js'
@@ -9,6 +11,8 @@ import { regexRule } from '../../src/grammar/pattern/automaton-rule.js'
 import { LinearPattern } from '../../src/grammar/pattern/nfa.js'
 import { jsonGbnf, schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 import { TriggerSearch } from '../../src/grammar/trigger-search.js'
+import { ConstraintTrack } from '../../src/sampling/constraint-track.js'
+import type { Vocabulary } from '../../src/text/vocabulary.js'
 
 type Text = string | Uint8Array
 
@@ -508,5 +512,68 @@ t.test('a long text without the ending of the trigger is not searched again and 
     }
     t.equal(searches, 0, pattern)
   }
+  t.end()
+})
+
+const written = ['<call', '> {', '"a":', '7', '}', '> {{', end]
+const [mark, opening, name, value, closing, wrong] = written.keys()
+
+/** Grammars over these tokens, and how often one was compiled that names a token. */
+function compiling() {
+  const texts = written.map((text) => encoder.encode(text))
+  const vocabulary = {
+    size: texts.length,
+    texts: flat(texts),
+    bytes: (token: number) => texts[token]!,
+    endOfGeneration: new Set([written.indexOf(end)]),
+  } as unknown as Vocabulary
+  let named = 0
+  const grammars = new ConstraintGrammars(vocabulary, () => {
+    named++
+    return [mark!]
+  })
+  const trackOf = (constraint: OutputConstraint) =>
+    new ConstraintTrack(grammars.of(constraint), vocabulary, [closing!], 1)
+  return { trackOf, named: () => named }
+}
+
+t.test('a grammar in use is compiled once, however many others are', (t) => {
+  const { trackOf, named } = compiling()
+  const tracks = Array.from({ length: 60 }, (_, nth) =>
+    trackOf({ type: 'gbnf', grammar: `root ::= <mark>{${nth + 1}} "7"` }),
+  )
+  for (const [position, token] of [closing!, mark!, mark!].entries()) {
+    for (const track of tracks.slice(2)) {
+      t.ok(track.prepare(position, position, [token]))
+      t.same(listed(track.mask(), written.length), [mark])
+      t.notOk(track.take(value!))
+    }
+  }
+  t.equal(named(), tracks.length)
+  t.end()
+})
+
+t.test('a grammar that begins within a token is not compiled once more', (t) => {
+  let reads = 0
+  const schema = {
+    type: 'object',
+    get properties() {
+      reads++
+      return { a: { type: 'integer' } }
+    },
+    required: ['a'],
+  }
+  const constraint = { type: 'triggered-json', trigger: '<call>', schema } as const
+  const { trackOf } = compiling()
+  const tracks = [trackOf(constraint), trackOf(constraint)]
+  t.ok(reads > 0)
+  reads = 0
+  const held = (track: ConstraintTrack, tokens: readonly (number | undefined)[]) =>
+    tokens.map((token, position) => track.prepare(position, position, [token!]))
+  const [kept, free] = tracks
+  t.same(held(kept!, [closing, mark, opening, name, value]), [false, false, true, true, true])
+  t.same(listed(kept!.mask(), written.length), [value, closing])
+  t.same(held(free!, [closing, mark, wrong, name]), [false, false, false, false])
+  t.equal(reads, 0)
   t.end()
 })

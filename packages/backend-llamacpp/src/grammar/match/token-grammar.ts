@@ -26,6 +26,8 @@ export interface GrammarTokens {
 
 /** Bytes of the sets of tokens that are kept: a string of bounded length has one for each length. */
 const maskBytes = 1.5 * 2 ** 20
+/** Bytes of these and of the stacks. */
+const matchingBytes = 5 * 2 ** 20
 /** What one of them takes beside its bits: the cache has room for all at once. */
 const entryBytes = 100
 /** Characters of forced text for each of the tokens that it may have. */
@@ -54,6 +56,11 @@ export class TokenGrammar {
     this.#namesTokens = rules.kinds.some((kind) => kind >= ElementKind.Token)
   }
 
+  /** Bytes that it takes at most. */
+  get mostBytes(): number {
+    return matchingBytes + 8 * this.rules.kinds.length + 64 * this.rules.starts.length
+  }
+
   /**
    * The state of an empty text.
    * @throws CllmError `invalid_constraint` when it can be read in too many ways
@@ -65,12 +72,13 @@ export class TokenGrammar {
 
   /**
    * The state behind a token; undefined where it may not come. What ends generation may come at an end.
+   * @param skipped - bytes at the beginning of its text that come before the grammar's
    * @throws CllmError `invalid_constraint` when there are too many ways to read it
    */
-  after(state: GrammarState, token: TokenId): GrammarState | undefined {
+  after(state: GrammarState, token: TokenId, skipped = 0): GrammarState | undefined {
     if (this.tokens.endOfGeneration.has(token)) return isEnd(state.place) ? state : undefined
     const { graph, place: from } = this.#renewed(state)
-    const bytes = this.tokens.bytes(token)
+    const bytes = this.tokens.bytes(token).subarray(skipped)
     let place: TextPlace | null = bytes.length === 0 ? null : from
     for (const byte of bytes) place = place && graph.read(place, byte)
     if (this.#namesTokens) place = this.#withNamed(place, graph, from, token)

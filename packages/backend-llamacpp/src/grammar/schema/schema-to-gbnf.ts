@@ -1,11 +1,5 @@
-import {
-  type EitherJson,
-  entryOf,
-  type JsonSchema,
-  type JsonSurroundings,
-  type OutputConstraint,
-} from '@cllm/core'
-import { GbnfWriter, grammarText, literal, oneOf, quoteGrammar } from '../gbnf/gbnf-writer.js'
+import { type EitherJson, entryOf, type JsonSchema, type JsonSurroundings } from '@cllm/core'
+import { GbnfWriter, grammarText, literal, quoteGrammar } from '../gbnf/gbnf-writer.js'
 import { regexRule } from '../pattern/automaton-rule.js'
 import { isOfStrings, refusedSchema, SchemaBudget } from '../refuse.js'
 import { choiceRule, jsonRule } from '../rules/json-rules.js'
@@ -60,17 +54,11 @@ function surrounded(
 }
 
 /**
- * The grammar of the text after a trigger, preceded by `skipped` arbitrary characters.
+ * The grammar of the text after a trigger.
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
-export function triggeredGbnf(
-  constraint: Extract<OutputConstraint, { type: 'triggered-json' }>,
-  skipped: number,
-): string {
-  return grammarText((writer) => {
-    const value = `${gapRule(writer)} ${writer.rule(either(writer, constraint))}`
-    return skipped === 0 ? value : `${oneOf([[0, 0x10ffff]])}{${skipped}} ${value}`
-  })
+export function triggeredGbnf(kinds: EitherJson): string {
+  return grammarText((writer) => `${gapRule(writer)} ${writer.rule(either(writer, kinds))}`)
 }
 
 /** A grammar of JSON objects. */
