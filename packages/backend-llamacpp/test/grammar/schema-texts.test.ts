@@ -305,6 +305,32 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     [{ kind: 2 }, { b: null, kind: 1 }, { b: { a: { kind: 2 } }, kind: 1 }],
     [{ b: { kind: 2 }, kind: 1 }, { kind: 1 }],
   ],
+  'alternatives inside themselves that cannot be written': [
+    {
+      type: 'array',
+      items: { anyOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/b' }, digit] },
+      maxItems: 2,
+      $defs: {
+        a: object(
+          { all: { type: 'array', items: { $ref: '#/$defs/a' } }, text: { pattern: '(a)\\1' } },
+          { required: ['text'] },
+        ),
+        b: object({ next: { $ref: '#/$defs/b' }, none: false }, { required: ['none'] }),
+      },
+    },
+    [[1], [2, 3]],
+    [[{}], [{ all: [] }], [{ next: {} }]],
+  ],
+  'names by a pattern that another schema does not allow': [
+    {
+      type: 'object',
+      patternProperties: { '^x': digit, '^y': digit },
+      maxProperties: 2,
+      allOf: [{ patternProperties: { '^y': true }, additionalProperties: false }],
+    },
+    [{}, { y1: 2 }],
+    [{ x1: 1 }, { y1: 2, x: 1 }],
+  ],
   'many, more than can be counted': [
     object(
       { text: { type: 'string', maxLength: 1e7 }, list: { items: digit, maxItems: 1e9 } },

@@ -1,4 +1,3 @@
-import { entryOf } from '@cllm/core'
 import { canonicalJson, type Conjunction, type Place } from './schema-document.js'
 import type { Bound } from '../rules/decimals.js'
 import {
@@ -53,7 +52,7 @@ export interface Facts {
   readonly additional: Conjunction
   /** Whether none of these is written, because properties are named and nothing is said of others. */
   readonly isClosed: boolean
-  /** Of properties that are not named, those whose names match a pattern. */
+  /** Of properties that are not named, those whose names match a pattern and no other one. */
   readonly patterned: ReadonlyMap<string, Conjunction>
   readonly names: Conjunction
   /** Strings are texts of a JSON value that is valid by these; empty: they are any texts. */
@@ -243,15 +242,16 @@ function propertiesOf(places: Conjunction, isClosed: boolean): ReadonlyMap<strin
   return properties
 }
 
+/** What all schemas say of properties whose names match one of the patterns and no other. */
 function patternedOf(places: Conjunction): ReadonlyMap<string, Conjunction> {
-  const patterned = new Map<string, Place[]>()
-  for (const place of places) {
-    for (const pattern of namesIn([place], 'patternProperties')) {
-      const child = place.child('patternProperties', pattern)
-      entryOf(patterned, pattern, () => []).push(child)
-    }
-  }
-  return patterned
+  const patterns = namesIn(places, 'patternProperties')
+  places[0]?.spend(patterns.size * places.length)
+  const saidBy = (place: Place, pattern: string): readonly Place[] =>
+    namesIn([place], 'patternProperties').has(pattern)
+      ? [place.child('patternProperties', pattern)]
+      : place.own('additionalProperties')
+  const all = (pattern: string) => places.flatMap((place) => saidBy(place, pattern))
+  return new Map(Array.from(patterns, (pattern) => [pattern, all(pattern)]))
 }
 
 const requiredBy = (places: Conjunction): ReadonlySet<string> =>

@@ -108,18 +108,23 @@ class SchemaCompiler implements RuleCompiler {
       }
     })
     this.#unfinished.delete(key)
-    if (bodies.length === 0 && problem !== undefined) {
-      // who goes on without it may ask for it again
-      this.#rules.delete(key)
-      throw problem
-    }
     if (bodies.length > 0) {
       this.writer.define(name, [...new Set(bodies)].join(' | '))
       return name
     }
-    if (this.#usedUnfinished.has(key)) throw refusedSchema(key, 'nothing is valid by it')
+    if (this.#usedUnfinished.has(key)) this.#forget(key, name)
     this.#rules.set(key, undefined)
-    return undefined
+    if (problem === undefined) return undefined
+    // who goes on without it may ask for it again
+    this.#rules.delete(key)
+    throw problem
+  }
+
+  /** What was made on the way to a rule that there is none of may name it: it is made anew where it is needed. */
+  #forget(key: string, name: string): void {
+    this.writer.define(name, '""')
+    const made = [...this.#rules.keys()]
+    for (const later of made.slice(made.indexOf(key))) this.#rules.delete(later)
   }
 
   once(key: string, pointer: string, make: () => string | undefined): string | undefined {
