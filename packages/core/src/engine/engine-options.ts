@@ -2,11 +2,11 @@ import type { SamplingParams } from '../contracts/model/sampling.js'
 import { type VolatileLine, volatileLines } from './input/volatile-lines.js'
 import { token } from '../tokens.js'
 
-/** Limits of an engine, and what its requests leave out. */
+/** Limits of an engine, and defaults for its requests. */
 export interface EngineOptions {
   /**
-   * Maximum number of waiting requests, not counting requests that can start in a free slot; one more
-   * is refused with `queue_full`. Default 1,024; with 0 a request is served at once or not at all.
+   * Maximum number of waiting requests, not counting requests that can start in a free slot; further ones are refused
+   * with `queue_full`. Default 1,024; with 0 a request is served at once or refused.
    */
   readonly maxQueuedRequests: number
   /**
@@ -32,25 +32,25 @@ export interface EngineOptions {
    */
   readonly isolateTenants: boolean
   /**
-   * The proposer of draft tokens, by its name; `auto` is `ngram`; `draft` is the engine's draft model; `off`
-   * is none. But for `off`, what a constraint forces is guessed first; `grammar` guesses nothing else. None, too, where the backend cannot verify drafts. Default `off`.
+   * The name of the proposer of draft tokens: `auto` is `ngram`, `draft` the engine's draft model, `off` none. All but
+   * `off` first propose the text that a constraint forces; `grammar` proposes nothing else. Without effect where the
+   * backend cannot verify drafts. Default `off`.
    */
   readonly speculative: string
   /** Options of the proposer. Default: its own defaults. */
   readonly proposerOptions: Readonly<Record<string, unknown>>
-  /** Whether requests that do not say go on when their slot is full (`contextShift`). Default false. */
+  /** The default of `contextShift`: whether requests continue when their slot is full. Default false. */
   readonly contextShift: boolean
   /**
-   * The sampling for what a request leaves out, before what the model's file recommends and the
+   * Sampling parameters for requests without their own; they come before the model file's recommendation and the
    * request's `fallbackSampling`. Default: none.
    */
   readonly sampling: Partial<SamplingParams>
   /**
-   * Bytes of RAM for what slots held before they were given to other requests. Default 0: nothing is
-   * kept.
+   * Bytes of RAM for the saved contents of slots that were given to other requests. Default 0: nothing is kept.
    */
   readonly cacheRamBytes: number
-  /** Which lines of messages of the system do not stay at the beginning of prompts. Default: all kinds. */
+  /** Which kinds of volatile lines are moved out of the beginning of system messages. Default: all kinds. */
   readonly volatileLines: readonly VolatileLine[]
 }
 

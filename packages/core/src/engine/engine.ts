@@ -22,9 +22,8 @@ import { EngineReport } from './report/engine-report.js'
 import { RequestTable } from './requests/request-table.js'
 
 /**
- * Serves requests on one backend: an event-driven loop that plans a step, starts it, and turns the
- * tokens of the step before into events while the model computes. It sleeps when there is nothing to
- * do.
+ * Serves requests on one backend: an event-driven loop that plans a step, starts it, and turns the tokens of the
+ * previous step into events while the model computes. It sleeps while there is no work.
  */
 @injectable()
 export class Engine {
@@ -48,7 +47,7 @@ export class Engine {
     @inject(EngineReport) private readonly report: EngineReport,
   ) {
     this.#done = this.#run()
-    this.#done.catch(() => {}) // `failed` tells of it
+    this.#done.catch(() => {}) // `failed` reports the error
   }
 
   /** Adds an observer, from now on; returns a function that removes it. */
@@ -71,7 +70,7 @@ export class Engine {
     if (sequence !== undefined) this.table.mark(sequence, error)
   }
 
-  /** What happened to a request that is under way or was one of the last that ended. */
+  /** The history of a request that is in flight or among the last that ended. */
   explain(id: string): RequestReport | undefined {
     return this.report.explain(id)
   }
@@ -87,19 +86,19 @@ export class Engine {
     this.between.notify()
   }
 
-  /** What it serves. */
+  /** The model, limits and capabilities. */
   info(): EngineInfo {
     return this.report.info()
   }
 
-  /** Counters and what is going on now. */
+  /** Counters since the start, and the current load. */
   statistics(): EngineStatistics {
     return this.report.statistics()
   }
 
   /**
-   * Refuses new requests and resolves when the last one has ended. Inputs of embeddings are still taken:
-   * a client may have more of them than it sends at once.
+   * Refuses new requests and resolves when the last one has ended. Inputs for embeddings are still taken, as a client
+   * may send its inputs in several calls.
    */
   async drain(): Promise<void> {
     this.input.isOpen = false
@@ -120,7 +119,7 @@ export class Engine {
     await this.between.onClose(error)
   }
 
-  /** Resolves when the loop has ended because a part of the engine failed, with the error. */
+  /** Resolves with the error when the loop has ended because a part of the engine failed. */
   async failed(): Promise<unknown> {
     return await this.#done.then(
       () => new Promise<never>(() => {}),
@@ -134,7 +133,7 @@ export class Engine {
       const began = this.clock.now()
       this.table.settle(began)
       if (this.between.isDue) await this.between.settle()
-      // A first token is waited for most: handing a pass over can take as long as a step.
+      // Clients wait most for a first token: it is published before a step is started, which takes time as well.
       if (this.planner.takesTime || this.output.hasFirst) this.#publish()
       const step = await this.#startStep(began)
       this.#publish()
@@ -201,7 +200,7 @@ export class Engine {
     return undefined
   }
 
-  /** Takes in the tokens of a step that was not interrupted, and frees what ended with them, so that the next plan can use it. */
+  /** Appends the tokens of a step, unless it was interrupted, and frees the slots of requests that end with them. */
   #append(step: Step, outcome: StepOutcome): StepRecord | undefined {
     this.planner.computing = []
     if (outcome.isInterrupted === true) return void this.planner.interruptedSteps++
@@ -212,9 +211,9 @@ export class Engine {
       try {
         this.#appendPart(part, index, outcome, now)
       } catch (error) {
-        // A KV cache may be wrong about all slots then.
+        // The part may be a KV cache, which may then be wrong about all slots.
         if (!CllmError.isInstance(error) || isOfPart(error)) throw error
-        // A backend that fails, or returns what it must not, may have left anything in the slot.
+        // A backend that fails or returns wrong values may have left anything in the slot.
         part.request.isInDoubt = true
         this.table.mark(part.request, error)
       }
@@ -229,7 +228,7 @@ export class Engine {
     this.table.advance(part, now)
     for (const score of outcome.scores?.[index] ?? []) sequence.promptLogprobs.push(score)
     if (sequence.request.progress && !part.isDecode) this.output.onProgress(sequence)
-    // A token drawn before a stop text was noticed, or for a client that left, is discarded.
+    // Tokens sampled before a stop text was noticed, or for a client that has left, are discarded.
     const isLeaving = this.table.isLeaving(sequence)
     for (const output of isLeaving ? [] : outputs) {
       if (sequence.finish !== undefined) break

@@ -5,39 +5,40 @@ import { StepCostModel, workOf } from './pass-costs.js'
 import { LinearFit } from './linear-fit.js'
 import { token } from '../../tokens.js'
 
-/** After a copy, or restoring, was passed over so many times, its cost counts as half of what it was. */
+/** After this many rejections as too slow, the estimated cost of copying or restoring counts half. */
 const timesUntilHalf = 32
-/** Weight of one admission in the share of tokens found in the cache. */
+/** The weight of one admission in `reuseShare`. */
 const weight = 1 / 16
 
 /** The {@link EngineCosts} that the engine's parts share. */
 export const ENGINE_COSTS = token<EngineCosts>('EngineCosts')
 
 /**
- * The costs that the engine's parts share, in milliseconds: the {@link StepCostModel} of its steps,
- * the costs of copies and of saved states, and the value of what a slot keeps.
+ * The learned costs that the engine's parts share, in milliseconds: of steps ({@link StepCostModel}), of copies between
+ * slots and of saved states; and how often cached tokens are reused.
  */
 @injectable()
 export class EngineCosts implements EngineObserver {
-  /** What steps cost. */
+  /** The costs of steps. */
   readonly steps = new StepCostModel()
-  /** How long saving and restoring may take beside requests that decode. */
+  /** How long saving and restoring may delay decoding requests. */
   readonly pauses: PauseBudget
-  /** What saving and restoring slots costs. */
+  /** The costs of saving and restoring slots. */
   readonly states = new StateCosts()
-  /** Copies since the last step, which may have to wait for them, and how long the calls took. */
+  /** Copies since the last step; the next step may have to wait for them. */
   #copies = 0
+  /** Milliseconds that the calls of these copies took. */
   #copyMs = 0
-  /** The share of its cost that a copy still counts with, as it was passed over for it. */
+  /** The factor on the estimated cost of a copy, lowered by each rejection. */
   #trust = 1
-  /** The share of a slot's tokens that later requests are likely to find there, 0 to 1. */
+  /** The share of a request's tokens that is found in the cache, 0 to 1, as learned from recent admissions. */
   reuseShare = 0.5
 
   constructor(@inject(RunningSet) running: RunningSet) {
     this.pauses = new PauseBudget(running)
   }
 
-  /** What copying a slot adds to the next step. */
+  /** Milliseconds that copying a slot adds to the next step. */
   get copyMs(): number {
     return this.#trust * this.steps.copyMs
   }
@@ -54,7 +55,7 @@ export class EngineCosts implements EngineObserver {
     this.#trust = 1
   }
 
-  /** Computing seemed cheaper than a copy. An estimate that is never tried again never changes. */
+  /** Computing seemed cheaper than a copy. Lowers the estimate, so that a wrong one is tried again some time. */
   onCopyPassedOver(): void {
     this.#trust *= 0.5 ** (1 / timesUntilHalf)
   }
@@ -68,26 +69,26 @@ export class EngineCosts implements EngineObserver {
   }
 }
 
-/** Saving adds at most this share of the longest recent step to the time between two tokens. */
+/** Saving may lengthen the time between two tokens by at most this share of the longest recent step. */
 const saveShare = 0.2
-/** Restoring stands in for computing a part of a prompt, which takes a step of its own. */
+/** The same for restoring, which replaces a step that would compute a part of the prompt. */
 const loadShare = 0.8
-/** One pause of this share of what computing would take is better than all the chunks of that. */
+/** Restoring may also take this share of the time that computing would take: one pause is better than all its chunks. */
 const insteadShare = 0.1
-/** The longest step counts for less with each later one. */
+/** The factor by which the longest step decays with each later step. */
 const memory = 0.995
 
 /**
- * How long the engine may save and restore states between two steps while requests decode: a share of
- * the longest recent step, so that no token comes much later than others came anyway.
+ * How long the engine may save and restore states between two steps while requests decode: a share of the longest
+ * recent step, so that the pauses between tokens hardly grow.
  */
 export class PauseBudget {
   /** The longest recent step. */
   #longestMs = 0
-  /** How long the engine has not computed since the last step. */
+  /** Milliseconds spent on saving and restoring since the last step. */
   #spentMs = 0
 
-  /** @param running - without one that decodes nobody waits, and all may take its time */
+  /** @param running - while none of these requests decodes, there is no limit */
   constructor(readonly running: Pick<RunningSet, 'isAnyDecoding'>) {}
 
   /** A step took this long. */
@@ -96,18 +97,18 @@ export class PauseBudget {
     this.#spentMs = 0
   }
 
-  /** The engine did not compute for this long. */
+  /** Saving or restoring took this long. */
   onPause(ms: number): void {
     this.#spentMs += ms
   }
 
-  /** Whether there is time to save something. */
+  /** Whether saving may take this long. */
   canSave(ms: number): boolean {
     if (!this.running.isAnyDecoding) return true
     return this.#spentMs + ms <= saveShare * this.#longestMs
   }
 
-  /** Whether there is time to restore something, instead of computing it for so long. */
+  /** Whether restoring may take `ms` where computing would take `insteadMs`. */
   canLoad(ms: number, insteadMs: number): boolean {
     if (!this.running.isAnyDecoding) return true
     const longest = Math.max(loadShare * this.#longestMs, insteadShare * insteadMs)
@@ -116,31 +117,31 @@ export class PauseBudget {
 }
 
 const megabyte = 1e6
-/** A call takes as long as this many bytes take. */
+/** The fixed cost of a call, as the number of bytes that take as long. */
 const callBytes = 250_000
-/** So does what a file takes besides: a thread is told of it, and it is opened. */
+/** The fixed cost of reading a file (message to the thread, opening), as the number of bytes that take as long. */
 const openBytes = 2_000_000
-/** Milliseconds of a megabyte, before any was saved or restored, or read from a file. */
+/** Milliseconds per megabyte of saving and restoring, before any was measured. */
 const guessedMs = 0.4
+/** Milliseconds per megabyte of reading files, before any was measured. */
 const guessedFileMs = 1
-/** As many guesses are there at first. */
+/** The weight of the guess, as a number of observations. */
 const guesses = 3
 /** The cost is the median of this many observations. */
 const remembered = 9
-/** Megabytes of a state without tokens, and of each token: scaled by the first one. */
+/** The prior of a state's size in megabytes: of an empty state, and per token. The first state scales both. */
 const sizePrior = [0.001, 0.03]
 
 /**
- * Learns what it costs to save the state of a slot and to restore it, in milliseconds: a line through
- * the number of bytes. Its slope is the median of the last few, as one that is interrupted by another
- * process takes many times as long.
+ * Learns the milliseconds that saving and restoring the state of a slot take: a fixed part, and a rate per byte. The rate
+ * is the median of recent ones, as a call that another process interrupts takes many times as long.
  */
 export class StateCosts {
   readonly #save = new MedianRate()
   readonly #load = new MedianRate()
   readonly #read = new MedianRate(guessedFileMs, openBytes)
   readonly #size = new LinearFit({ prior: sizePrior, memory: 0.9, outlier: 3 })
-  /** The share of its cost that restoring still counts with, as it was passed over for it. */
+  /** The factor on the estimated cost of restoring, lowered by each rejection. */
   #trust = 1
 
   /** Milliseconds that saving this many bytes takes. */
@@ -158,7 +159,7 @@ export class StateCosts {
     return this.#trust * this.#read.predict(bytes)
   }
 
-  /** Bytes that the state of a slot with this many tokens has. */
+  /** The bytes of the state of a slot with this many tokens. */
   bytesOf(tokens: number): number {
     return this.#size.predict([1, tokens]) * megabyte
   }
@@ -180,15 +181,15 @@ export class StateCosts {
     this.#read.observe(bytes, ms)
   }
 
-  /** Computing seemed cheaper than restoring. An estimate that is never tried again never changes. */
+  /** Computing seemed cheaper than restoring. Lowers the estimate, so that a wrong one is tried again some time. */
   onPassedOver(): void {
     this.#trust *= 0.5 ** (1 / timesUntilHalf)
   }
 }
 
-/** Milliseconds by bytes: so many for each, of which there are a few more than those of the state. */
+/** Predicts milliseconds as a rate times the number of bytes plus a fixed number of bytes. */
 class MedianRate {
-  /** The last observations, milliseconds of a byte. */
+  /** Recent observations, in milliseconds per byte. */
   readonly #rates: number[]
   #median: number
 

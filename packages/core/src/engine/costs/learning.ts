@@ -8,12 +8,12 @@ import { PolicyRunner } from '../loop/policy-runner.js'
 import { Speculator } from '../speculation/speculator.js'
 import { ENGINE_COSTS, type EngineCosts } from './engine-costs.js'
 
-/** Milliseconds between two times that what was learned is kept. */
+/** The interval in milliseconds at which what was learned is saved. */
 const betweenMs = 60_000
 
 /**
- * Lets the parts of an engine that learn begin where those of the process before ended, and keeps what they
- * have learned: once a minute, also where there is always something to compute, and at the end.
+ * Gives the learning parts of an engine what they learned in the process before, and saves what they learn: once a
+ * minute, under load too, and at the end.
  */
 @injectable()
 export class Learning implements LoopWork {
@@ -41,14 +41,14 @@ export class Learning implements LoopWork {
       if (Object.hasOwn(this.#parts, name))
         this.#attempt(name, (part) => synchronous(part.recall?.(learned), 'recall'))
     }
-    // Only what is added to it is kept: drafts believe a share of what they recall.
+    // Saved again only if something was added: drafts reduce what they recall, so their text differs from the saved one.
     this.#kept = this.#text()
     this.#keepLater()
   }
 
   #keepLater(): void {
     this.#stop = this.clock.at(this.clock.now() + betweenMs, () => {
-      // No request waits for it.
+      // No request waits for the write.
       void this.onClose()
       this.#keepLater()
     })
@@ -57,7 +57,7 @@ export class Learning implements LoopWork {
   async onClose(): Promise<void> {
     this.#stop()
     const text = this.#text()
-    // One write after the other, and the end waits for them: the process may end next.
+    // Writes follow each other, and the end waits for them, as the process may end next.
     if (text !== this.#kept) {
       this.#keeping = this.#keeping.then(() => this.store.keep(JSON.parse(text)))
     }
@@ -68,7 +68,7 @@ export class Learning implements LoopWork {
   #text(): string {
     const learned: Record<string, unknown> = {}
     for (const name of Object.keys(this.#parts)) {
-      // A plug-in's may be no JSON: the other parts' is kept.
+      // What a plug-in learned may not be JSON: the other parts are saved all the same.
       const json = this.#attempt(name, (part) =>
         JSON.stringify(synchronous(part.learned?.(), 'learned')),
       )

@@ -4,26 +4,26 @@ import { z } from 'zod'
 export interface LinearFitOptions {
   /** The coefficients to start from. */
   readonly prior: readonly number[]
-  /** How far they may be off, each above 0; default: as much as they are. */
+  /** How far each coefficient may be off, above 0; default: by its own size. */
   readonly spread?: readonly number[]
   /**
-   * The kind of what each coefficient is the cost of; default: all the same. The first observation of a
-   * kind shows its scale.
+   * A name for each coefficient that groups them by the kind of work; default: one group. The first observation of a
+   * kind sets the scale of its coefficients.
    */
   readonly kinds?: readonly string[]
-  /** Share of the information along a direction that survives each new observation of it; 1: all. */
+  /** The share of the information along a direction that is kept at each new observation of it; 1: all. */
   readonly memory: number
   /** A lone observation counts as at most this many times its prediction. */
   readonly outlier: number
 }
 
-/** When more than this share of recent observations is far above the prediction, they are believed. */
+/** Outliers are believed when they are more than this share of recent observations. */
 const surprisingShare = 0.2
-/** The weight of the prior, in observations that a term alone explains. */
+/** The weight of the prior, as a number of observations of a single term. */
 const priorWeight = 0.03
-/** The weight of what another fit learned: the machine may have become faster since. */
+/** The weight of recalled coefficients, in the same unit: the machine may have become faster since. */
 const recalledWeight = 0.3
-/** A coefficient that was recalled may be off by this share of the prior at least. */
+/** The least spread of a recalled coefficient, as a share of the prior. */
 const leastSpread = 0.1
 const sweeps = 30
 const mostRecalled = 1e9
@@ -38,17 +38,17 @@ const mostRecalled = 1e9
  * above its prediction (a busy machine) moves the estimate only a little.
  */
 export class LinearFit {
-  /** In the order of the prior. */
+  /** The coefficients, in the order of the prior. */
   readonly coefficients: readonly number[]
   readonly #own: number[]
-  /** What is known: a symmetric matrix, row by row. */
+  /** The information matrix, symmetric, row by row. */
   readonly #information: Float64Array
   readonly #kinds: readonly string[]
-  /** Kinds that nothing was observed of. */
+  /** Kinds without an observation so far. */
   readonly #fresh: Set<string>
   #surprises = 0
   #isFirst = true
-  // Kept from call to call, as this is called at every step.
+  // Buffers that are reused, as `observe` is called at every step.
   readonly #active: number[] = []
   readonly #scaled: Float64Array
   readonly #known: Float64Array
@@ -69,19 +69,19 @@ export class LinearFit {
     this.#pull = new Float64Array(size)
   }
 
-  /** Whether it has observed something of every kind. */
+  /** Whether there were observations of every kind. */
   get hasLearned(): boolean {
     return this.#fresh.size === 0
   }
 
-  /** The coefficients, as JSON; undefined before something of every kind was observed. */
+  /** The coefficients as JSON; undefined until there were observations of every kind. */
   learned(): readonly number[] | undefined {
     return this.hasLearned ? [...this.#own] : undefined
   }
 
   /**
-   * Starts from the coefficients of another fit of the same terms.
-   * @throws where they are none
+   * Starts from the coefficients that another fit of the same terms has learned.
+   * @throws for values that are no such coefficients
    */
   recall(learned: unknown): void {
     if (learned === undefined) return
@@ -112,7 +112,7 @@ export class LinearFit {
     const isSurprise = y > most && most > 0
     this.#surprises += (Number(isSurprise) - this.#surprises) / 8
     const believed = isSurprise && this.#surprises < surprisingShare ? most : y
-    // The coefficients that this can change: its own, and those known only together with them.
+    // The coefficients that this observation can change: its own terms, and those coupled with them in the matrix.
     const active = this.#active
     active.length = 0
     for (let index = 0; index < x.length; index++) {

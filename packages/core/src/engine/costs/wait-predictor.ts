@@ -10,15 +10,15 @@ import { ENGINE_COSTS, type EngineCosts } from './engine-costs.js'
 import { workOf } from './pass-costs.js'
 import { lowestWhere } from '../../defined.js'
 
-/** A queue model is reused for this many milliseconds: as requests only join it, an older one would grow for ever. */
+/** A queue model is reused for this many milliseconds: requests only join it, so that an older one would be too long. */
 const freshMs = 20
-/** Weight that the sums over earlier steps keep with each new step. */
+/** The factor by which sums over earlier steps decay with each new step. */
 const memory = 0.98
 
 /**
- * Predicts when a request that arrives now will have its first token, from the work ahead of it: the
- * prompt tokens to compute, the answers to generate before a slot, and what it needs of a pool of cells, is free, and the
- * learned costs of steps. It assumes that requests are served in the order of their arrival.
+ * Predicts the TTFT of a request that arrives now, from the work ahead of it: the prompt tokens to compute, and the
+ * answers to finish until a slot and enough KV cells are free, with the learned costs of steps. It assumes that requests
+ * are served in the order of arrival.
  *
  * The idea of refusing early by a predicted time to first token is Mooncake's (Qin et al., "Mooncake:
  * A KVCache-centric Disaggregated Architecture for LLM Serving", 2024).
@@ -26,19 +26,23 @@ const memory = 0.98
 @injectable()
 export class FcfsWaitPredictor implements WaitPredictor {
   readonly #answers = new AnswerLengths()
-  /** Measured time of the loop's turns and predicted time of their steps. */
+  /** The measured time of the loop's turns. */
   #seenMs = 1
+  /** The predicted time of their steps. */
   #plannedMs = 1
-  /** How much longer turns take than the steps that were predicted. */
+  /** The ratio of measured to predicted time. */
   #slowness = 1
-  /** Of prompt chunks: their predicted time and the tokens that it is for. */
+  /** The predicted time of prompt chunks. */
   #chunksMs = 0
+  /** The tokens of these chunks. */
   #chunkTokens = 0
-  /** Tokens of prompts, and the number of chunks in which they were computed. */
+  /** Computed prompt tokens. */
   #promptTokens = 512
+  /** The number of chunks in which they were computed. */
   #promptParts = 1
-  /** Tokens of answers, and how many steps of a sequence they took: with drafts, a step has several. */
+  /** Generated tokens. */
   #answerTokens = 1
+  /** The number of decodes that they took: fewer, where drafts are accepted. */
   #answerSteps = 1
   #queue: QueueModel | undefined
 
@@ -62,7 +66,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
     const promptMs = Math.min(this.#slowness * steps * chunkMs, this.#sharedMs(remainingTokens))
     const { turn, firstTokenMs } = queue.forecast({ promptMs, steps, cells })
     const queueMs = Math.max(0, turn - now)
-    // What waits for cells waits behind all others, though slots are free.
+    // A request that waits for cells queues behind all others, even with free slots.
     const free = cells > 0 && queueMs > 0 ? 0 : slots - running.size
     return {
       position: Math.max(0, waiting.total - free + 1),
@@ -143,7 +147,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
     return queue
   }
 
-  /** The remaining work of a request. A share of a waiting prompt will be found in the cache. */
+  /** The remaining work of a request, assuming that a share of a waiting prompt is cached. */
   #workOf(sequence: Sequence): Work {
     const answerTokens = this.answerTokens(sequence)
     const steps = (answerTokens * this.#answerSteps) / this.#answerTokens
@@ -155,7 +159,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
     return { promptMs: this.#sharedMs(tokens), steps: steps + this.#parts(tokens) - 1, cells }
   }
 
-  /** Milliseconds of this many prompt tokens in steps that they share with others, as in a queue. */
+  /** Milliseconds that this many prompt tokens add to steps that they share with other requests. */
   #sharedMs(tokens: number): number {
     const { steps } = this.costs
     const tokenMs = this.#chunkTokens === 0 ? steps.tokensMs(1) : this.#chunksMs / this.#chunkTokens
@@ -168,7 +172,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
   }
 }
 
-/** Weight that the earlier answers keep with each new one. */
+/** The factor by which earlier answers decay with each new one. */
 const answerMemory = 0.98
 
 /**
@@ -195,39 +199,38 @@ export class AnswerLengths {
   }
 }
 
-/** A request's work. */
+/** The predicted work of a request. */
 export interface Work {
   /** Milliseconds that its prompt adds to the steps. */
   readonly promptMs: number
   /** Steps for which it keeps a slot. */
   readonly steps: number
-  /** Cells of a pool that it keeps as long; default 0. */
+  /** KV cells of the pool that it occupies as long; default 0. */
   readonly cells?: number
 }
 
-/** A request that has a slot: until when, in steps from now, and with how many cells. */
+/** A request with a slot: when it ends, in steps from now, and its number of cells. */
 interface Busy {
   readonly end: number
   readonly cells: number
 }
 
 /**
- * A model of the queue at one time: the waiting requests are admitted in their order, each as soon as a
- * slot is free and, where slots share a pool of cells, the cells that it needs are. Prompts ahead lengthen
- * the steps meanwhile.
+ * A model of the queue at one point in time: the waiting requests are admitted in order, each as soon as a slot and its
+ * KV cells are free. Until then, the prompts ahead lengthen the steps.
  */
 export class QueueModel {
-  /** By their end. */
+  /** Sorted by `end`. */
   readonly #busy: Busy[] = []
   #freeSlots: number
   #freeCells: number
-  /** When the last one was admitted. */
+  /** When the last request is admitted, in steps from now. */
   #at = 0
-  /** When the waiting requests are admitted, in their order. */
+  /** The times at which the waiting requests are admitted, in their order. */
   readonly #turns: number[] = []
-  /** The number of requests that got a slot since, each the first that waited. */
+  /** The number of requests admitted since the model was made, each from the head of the queue. */
   gone = 0
-  /** Milliseconds of the prompts that are computed before a new request's. */
+  /** Milliseconds of all prompts ahead of a new request. */
   #promptMs = 0
 
   constructor(
@@ -261,12 +264,12 @@ export class QueueModel {
     this.#promptMs += promptMs
   }
 
-  /** When the waiting request at this place, from 0, is admitted; beyond the queue: a new one. */
+  /** When the waiting request at this place, from 0, is admitted; beyond the queue: when a new one would be. */
   turnOf(place: number): number {
     return this.#turns[place + this.gone] ?? this.#turn(0).time
   }
 
-  /** When a new request with this work is admitted, and how long its first token takes from then on. */
+  /** When a new request with this work is admitted, and the milliseconds from then to its first token. */
   forecast({ promptMs, steps, cells = 0 }: Work): { turn: number; firstTokenMs: number } {
     const { at, time } = this.#turn(cells)
     const others = at === 0 ? this.#promptMs : 0
@@ -274,8 +277,8 @@ export class QueueModel {
   }
 
   /**
-   * When a request that needs so many cells gets its slot, in steps from now and by the clock, and how many of the
-   * busy ones have ended by then. Alone, every request has the cells that it needs.
+   * When a request that needs this many cells is admitted, in steps from now (`at`) and by the clock (`time`), and how
+   * many running requests have ended by then. A request that is alone always has its cells.
    */
   #turn(cells: number): { at: number; time: number; ended: number } {
     let [at, freeSlots, freeCells] = [this.#at, this.#freeSlots, this.#freeCells]
@@ -287,7 +290,7 @@ export class QueueModel {
       freeCells += own
       ended++
     }
-    // With a free slot, no other prompt is ahead.
+    // If a slot is free, no other prompt is ahead.
     const ms = at === 0 ? 0 : at * this.stepMs + this.#promptMs
     return { at, time: this.madeAt + ms, ended }
   }

@@ -9,23 +9,22 @@ import type { Sequence } from '../requests/sequence.js'
 import { longestMatch } from './prefix-index.js'
 
 /**
- * The slots of a backend and the KV cells that they share, where they have none of their own; nothing
- * behind them. Extend it to write a `KV_CACHE_MANAGER`.
+ * The slots of a backend, and the pool of KV cells if the slots share one; no tiers behind them. Extend it to write a
+ * `KV_CACHE_MANAGER`.
  *
- * A request is admitted when there is room for its prompt and its expected answer beside those that run;
- * idle slots are emptied for it, the longest unused first. Answers that grow longer than expected can use
- * the cells up: then a running request has to give its slot back. Reserving what a request is expected to
- * need, and preempting where that was too little, is how vLLM shares its blocks (Kwon et al., "Efficient
- * Memory Management for Large Language Model Serving with PagedAttention", 2023).
+ * A request is admitted when the pool has room for its prompt and its expected answer beside the running requests; idle
+ * slots are emptied for it, the least recently used first. If answers grow longer than expected and the pool is full, a
+ * running request is preempted. vLLM shares its blocks in the same way (Kwon et al., "Efficient Memory Management for
+ * Large Language Model Serving with PagedAttention", 2023).
  *
  * @experimental may change in 0.x
  */
 export abstract class BaseCacheManager implements KVCacheManager {
   readonly slots: readonly Slot[]
   readonly isPool: boolean
-  /** How many slots have an owner. */
+  /** The number of slots with an owner. */
   protected usedCount = 0
-  /** Whether a request was refused a slot for want of cells, and nothing has changed since. */
+  /** Whether a request got no slot for lack of cells, and nothing has changed since. */
   #isFull = false
 
   constructor(
@@ -62,7 +61,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
     const need = (): number =>
       sequence.tokens.length - this.held(sequence) + this.#outstanding(answerOf)
     if (await this.#makeRoom(() => need() + answerOf(sequence), held?.slot)) return true
-    // Alone it always fits.
+    // A request that is alone always fits.
     this.onOverflow()
     return !this.#isFull
   }
@@ -88,7 +87,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
     this.#isFull = false
   }
 
-  /** What it needs of its prefix takes no cells of its own now. */
+  /** Its prefix can be copied now, which takes no further cells. */
   onReleased(): void {
     this.#isFull = false
   }
@@ -130,7 +129,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
     return slot?.owner === sequence ? slot : undefined
   }
 
-  /** The free slot is the sequence's from now on. */
+  /** Makes the sequence the owner of a free slot. */
   protected give(slot: Slot, sequence: Sequence): void {
     slot.owner = sequence
     sequence.slot = slot.id

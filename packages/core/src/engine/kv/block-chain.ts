@@ -2,22 +2,22 @@ import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { lowestWhere } from '../../defined.js'
 import { codesOf, GrowingHash } from '../../hash.js'
 
-/** Tokens of a block, the unit in which prefixes are found. */
+/** Tokens per block, the unit in which prefixes are found. */
 export const blockSize = 16
 
-/** Fewer tokens than this are never worth waiting for. */
+/** It is never worth waiting for a prefix of fewer tokens. */
 export const minimumWait = 64
 
 /**
- * The hash of every whole block of a growing list of tokens and of all that comes before it, so that
- * two lists with the same hash at a block begin with the same tokens (as in vLLM's automatic prefix
- * caching). Hashes have 53 bits; tokens are still compared before they are reused.
+ * The hashes of a growing list of tokens: one for each whole block together with all blocks before it, so that two lists
+ * with the same hash at a block begin with the same tokens (as in vLLM's automatic prefix caching). Hashes have 53 bits;
+ * tokens are still compared before they are reused.
  */
 export class BlockChain {
   readonly #hashes: number[] = []
   readonly #hash = new GrowingHash()
 
-  /** @param scope what else must be equal for two lists to share anything */
+  /** @param scope lists of different scopes share nothing, whatever their tokens */
   constructor(
     readonly tokens: readonly TokenId[],
     readonly scope: string,
@@ -25,7 +25,7 @@ export class BlockChain {
     this.#hash.add(codesOf(scope))
   }
 
-  /** The hashes of the whole blocks among the tokens that there are now. */
+  /** The hashes of all whole blocks so far. */
   get hashes(): readonly number[] {
     const blocks = Math.floor(this.tokens.length / blockSize)
     for (let block = this.#hashes.length; block < blocks; block++) {
@@ -37,16 +37,16 @@ export class BlockChain {
 }
 
 /**
- * How many tokens both begin with, up to `limit`: every token is compared.
+ * The number of leading tokens that both have in common, up to `limit`; every token is compared.
  *
- * @param known - tokens that are already known to be the same
+ * @param known - leading tokens that are known to be equal
  */
 export function commonLength(one: BlockChain, other: BlockChain, limit: number, known = 0): number {
   if (one.scope !== other.scope) return 0
   return sameTokens(one.tokens, other.tokens, limit, known)
 }
 
-/** How many tokens both lists begin with, up to `limit`, where the first `known` are. */
+/** The number of leading tokens that both lists have in common, up to `limit`; the first `known` are not compared. */
 export function sameTokens(
   one: ArrayLike<TokenId>,
   other: ArrayLike<TokenId>,
@@ -60,8 +60,8 @@ export function sameTokens(
 }
 
 /**
- * Finds the holders of the longest prefix of a token list by block hashes (see `BlockChain`). A block that
- * one holder has, as most have, needs no set.
+ * Finds the holders of the longest prefix of a token list by block hashes (see `BlockChain`). Most blocks have a single
+ * holder, which is stored without a set.
  */
 export class BlockIndex<Holder> {
   readonly #holders = new Map<number, Holder | Set<Holder>>()
@@ -89,8 +89,8 @@ export class BlockIndex<Holder> {
   }
 
   /**
-   * The length in blocks of the longest prefix that some holder has. A holder of a block has all before
-   * it, so a binary search finds it.
+   * The length in blocks of the longest prefix that some holder has. A holder of a block has all blocks before it, too,
+   * so that a binary search works.
    */
   depth(hashes: readonly number[]): number {
     // Most prompts share nothing.

@@ -1,14 +1,14 @@
 import type { SlotId } from '../../contracts/model/backend.js'
 
 /**
- * Counts the KV cells of a pool that sequences share, for a backend to know `freeTokens`: a copied
- * prefix lies in the same cells for both, until the last of them gives it back. Cells are numbers here,
- * and not those of any memory.
+ * Counts the KV cells of a pool that slots share, so that a backend knows its `freeTokens`. A copied prefix uses the
+ * same cells in both slots; a cell is free again when the last slot has given it back. Cells are plain numbers here, not
+ * positions in memory.
  */
 export class CellPool {
-  /** For each slot the cell of each of its tokens. */
+  /** By slot: the cells of its tokens. */
   readonly #cells: number[][]
-  /** How many slots have the cell. */
+  /** By cell: the number of slots that use it. */
   readonly #owners: Uint16Array
   /** Cells that were given back. */
   readonly #spare: number[] = []
@@ -29,7 +29,7 @@ export class CellPool {
     return this.size - this.#fresh + this.#spare.length
   }
 
-  /** The slot holds `length` tokens from now on: more, or fewer. Throws where they do not fit. */
+  /** Changes the number of tokens in a slot. Throws if they do not fit. */
   resize(slot: number, length: number): void {
     const cells = this.#of(slot)
     const more = length - cells.length
@@ -63,7 +63,7 @@ export class CellPool {
   }
 }
 
-/** The slots between these that are not of them, lowest first: a list for each gap. */
+/** The gaps between these slots, each as the list of the missing slots, lowest first. */
 export function slotGaps(slots: readonly SlotId[]): SlotId[][] {
   const sorted = [...slots].sort((a, b) => a - b)
   const gaps: SlotId[][] = []
@@ -75,7 +75,7 @@ export function slotGaps(slots: readonly SlotId[]): SlotId[][] {
   return gaps
 }
 
-/** What one sequence computes in a step: its slot, its tokens, and what the slot held before. */
+/** A sequence's share of a step: its slot, the tokens to compute, and the tokens in the slot before. */
 export interface Share {
   readonly slot: number
   readonly tokens: number
@@ -83,10 +83,10 @@ export interface Share {
 }
 
 /**
- * The passes over the weights that llama.cpp makes of a batch, with a memory of its own for each sequence: each takes the
- * same number of tokens of sequences whose slots follow each other.
+ * The passes over the weights into which llama.cpp splits a batch if each sequence has its own KV memory: a pass takes the
+ * same number of tokens of each of several sequences with consecutive slots.
  *
- * @param passTokens - of a pass at most: llama.cpp's `n_ubatch`
+ * @param passTokens - the most tokens of a pass: llama.cpp's `n_ubatch`
  */
 export function passesOf(shares: readonly Share[], passTokens = 512): (readonly Share[])[] {
   // Most steps decode one sequence.

@@ -8,34 +8,34 @@ import { WaitingQueue } from '../requests/request-sets.js'
 import { BlockIndex, blockSize, minimumWait } from './block-chain.js'
 
 interface Group {
-  /** When the consumers are released though the producer is not there yet. */
+  /** When the consumers are released even if the producer has not computed their prefix. */
   readonly deadline: number
   /** The consumers, and how many tokens the producer must have computed for each. */
   readonly consumers: Map<Sequence, number>
 }
 
-/** A producer gets this many times as long as it would need alone, and a second on top. */
+/** The deadline of a producer: this many times the time that it would need alone, plus `patienceMs`. */
 const patience = 4
 const patienceMs = 1000
-/** A request waits for at most this many producers, since one after the other may leave. */
+/** The most producers that a request waits for, one after the other, as each may leave. */
 const mostWaits = 3
-/** At most this many waiting requests with the same beginning are looked at per admission. */
+/** The most waiting requests with the same beginning that are examined per admission. */
 const mostLooks = 1024
 
 const watchedBlocks = minimumWait / blockSize
 
 /**
- * Holds back a request whose prompt shares a prefix with one that is being prefilled, until that
- * prefix is in the KV cache and can be copied (the in-batch deduplication of SGLang's scheduler, under
- * every policy). A policy need not know: it does not see the requests that are held back.
+ * Holds back a request whose prompt shares a prefix with a request in prefill, until that prefix is in the KV cache and
+ * can be copied (the in-batch deduplication of SGLang's scheduler, for every policy). Policies do not see the requests
+ * that are held back.
  */
 @injectable()
 export class InFlightPrefixSharing {
   readonly #groups = new Map<Sequence, Group>()
   readonly #producers = new Map<Sequence, Sequence>()
-  /** Waiting requests by their first blocks: by the last of these alone. */
+  /** Waiting requests with the same first blocks, indexed by the hash of the last of these blocks. */
   readonly #alike = new BlockIndex<Sequence>()
-  /** How often a request was held back. */
+  /** How often each request was held back. */
   readonly #waits = new WeakMap<Sequence, number>()
 
   constructor(

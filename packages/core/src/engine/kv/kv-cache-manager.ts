@@ -16,10 +16,10 @@ import { StateCache } from './states/state-cache.js'
 import { Programs } from '../programs/programs.js'
 import type { Sequence } from '../requests/sequence.js'
 
-/** Gives slots to sequences and reuses the tokens that earlier ones computed in them. */
+/** Gives slots to sequences, and reuses the tokens that earlier sequences computed. */
 @injectable()
 export class SlotCacheManager extends BaseCacheManager {
-  /** What the last look-up of a waiting sequence found, and in which version of the index. */
+  /** The latest look-up of each waiting sequence, with the version of the index that it is valid for. */
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
   readonly #chooser: SlotChooser
   readonly #saver: StateSaver
@@ -40,7 +40,7 @@ export class SlotCacheManager extends BaseCacheManager {
     programs.lossMs = (slot) => this.#chooser.lossMs(slot, 0, 1)
   }
 
-  /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
+  /** How many leading tokens of a waiting sequence would be cached if it were admitted now. */
   lookUp(sequence: Sequence): number {
     const version = this.index.version + this.states.version
     const known = this.#found.get(sequence)
@@ -51,8 +51,8 @@ export class SlotCacheManager extends BaseCacheManager {
   }
 
   /**
-   * The running request that computes what this waiting sequence begins with, when waiting for that
-   * and copying it is cheaper than computing it a second time.
+   * The running request that is computing a prefix of this waiting sequence, if waiting for it and copying is cheaper than
+   * computing it again.
    */
   override producerOf(sequence: Sequence): PrefixProducer | undefined {
     const found = this.index.planned(sequence)
@@ -65,8 +65,8 @@ export class SlotCacheManager extends BaseCacheManager {
   }
 
   /**
-   * Whether `acquire` would keep requests that decode from their next token, and others from their turn,
-   * for little more than copies take. Otherwise what it needs is made ready meanwhile.
+   * Whether `acquire` would delay other requests for little more than copies take. If not, what it needs is being made
+   * ready: files are read, or memory is allocated.
    */
   override prepare(sequence: Sequence, insists: boolean): boolean {
     const { states } = this
@@ -83,30 +83,30 @@ export class SlotCacheManager extends BaseCacheManager {
     return this.states.hasFiles && this.states.isReading
   }
 
-  /** A request waits from now on: what is in a file for it is read meanwhile. */
+  /** A request waits from now on: if its state is in a file, that is read ahead. */
   override onWaiting(sequence: Sequence): void {
     if (!this.states.hasFiles) return
     this.states.readAhead(sequence, () => this.held(sequence), this.slots.length)
   }
 
-  /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
+  /** Gives the sequence a slot with as many of its cached leading tokens as possible. */
   async acquire(sequence: Sequence): Promise<void> {
     const { costs, states } = this
     if (states.hasFiles) states.onWork(true)
     const pauseBegan = costs.pauses.running.isAnyDecoding ? this.clock.now() : undefined
     const choice = this.#chooser.choose(sequence)
     const { slot, kept } = choice
-    // What was passed over is thought of as cheaper from now on.
+    // An alternative that was rejected as too slow counts as a little faster from now on, so that it is tried again.
     if (choice.passesOverCopy) costs.onCopyPassedOver()
     if (choice.passesOverState) costs.states.onPassedOver()
-    // Where slots can be cut, what was found is all that is known.
+    // Where slots can be cut anywhere, the choice already has all tokens that are known.
     const known = states.cutsAnywhere
       ? choice.known
       : Math.max(choice.known, states.known(sequence))
     const restored =
       choice.from === 'state' ? [choice.found.state, choice.found.checkpoint] : [choice.checkpoint]
     const held = restored.filter((state) => state !== undefined && 'holds' in state)
-    // Saving and reading states make room, and not among these.
+    // Saving and reading evict states, but not these.
     for (const state of held) state.holds++
     try {
       if (slot.length > kept) await this.#saver.beforeLoss(slot, kept)
@@ -127,7 +127,7 @@ export class SlotCacheManager extends BaseCacheManager {
     this.index.occupy(slot, sequence)
   }
 
-  /** Fills the slot of a sequence as chosen; what cannot be had is computed. */
+  /** Fills the slot of a sequence as chosen; tokens that cannot be copied or restored are computed. */
   async #fill(choice: SlotChoice, sequence: Sequence): Promise<void> {
     const { backend, states } = this
     const { slot, shared } = choice
@@ -146,17 +146,17 @@ export class SlotCacheManager extends BaseCacheManager {
       } else if (choice.from === 'copy') filled = await this.#copy(choice.source, slot, shared)
       else if (shared > 0) filled = truncate(backend, slot.id, shared)
       if (filled === 0 && (slot.length > 0 || shared > 0)) backend.release(slot.id)
-      // What is copied into a full slot may be on its way yet, and is not to be moved.
+      // A copy into a full slot may still be in progress, and must not be shifted.
       const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
       sequence.computedTokens = isFull ? truncate(backend, slot.id, filled - 1) : filled
     } catch (error) {
-      // What it holds now is unknown, and a slot that counts as empty must be empty.
+      // The slot's content is unknown now, and a slot that counts as empty must be empty.
       backend.release(slot.id)
       throw error
     }
   }
 
-  /** A copy that fails leaves nothing: what cannot be copied is computed. */
+  /** Copies a prefix; 0 if that fails, and the tokens are computed. */
   async #copy(from: Slot, to: Slot, length: number): Promise<number> {
     const began = this.clock.now()
     try {
@@ -168,13 +168,13 @@ export class SlotCacheManager extends BaseCacheManager {
     }
   }
 
-  /** What an idle slot holds can no longer be found. */
+  /** Removes an idle slot's content from the index. */
   #lose(slot: Slot): void {
     this.index.drop(slot)
     this.programs.onLost(slot)
   }
 
-  /** That whose loss costs the least for each token that it frees. */
+  /** The idle slots, in rising order of the cost of their loss for each token freed. */
   protected override inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
     const { programs } = this
     return programs.slots.size > 0 ? this.#chooser.inOrderOfLoss(idle) : super.inOrderOfLoss(idle)
@@ -185,7 +185,7 @@ export class SlotCacheManager extends BaseCacheManager {
       this.backend.release(slot.id)
       slot.length = 0
     } catch {
-      // It has no tokens that a look-up could find, and is emptied when it is next used.
+      // No look-up finds its tokens, and it is emptied when it is next used.
     }
   }
 
@@ -196,7 +196,7 @@ export class SlotCacheManager extends BaseCacheManager {
     if (slot !== undefined) this.index.grow(slot, sequence)
   }
 
-  /** Takes drafts that were not drawn off the slot. */
+  /** Removes rejected draft tokens from the slot. */
   truncate(sequence: Sequence, length: number): void {
     const slot = this.slotOf(sequence)
     if (slot === undefined) return
@@ -208,7 +208,7 @@ export class SlotCacheManager extends BaseCacheManager {
     else this.index.grow(slot, sequence)
   }
 
-  /** Drops tokens of a full slot: what is left can be found by nobody. */
+  /** Drops tokens of a full slot; the rest is removed from the index. */
   shift(sequence: Sequence, keep: number, discard: number): void {
     const slot = this.slotOf(sequence)
     if (slot === undefined) return
@@ -218,7 +218,7 @@ export class SlotCacheManager extends BaseCacheManager {
     sequence.discarded += discard
   }
 
-  /** No request is to wait for what this sequence computes. */
+  /** From now on no request waits for a prefix that this sequence computes. */
   override stopProducing(sequence: Sequence): void {
     this.index.unplan(sequence)
   }
@@ -239,7 +239,7 @@ export class SlotCacheManager extends BaseCacheManager {
     if (isKept) this.#saver.addPin(slot, sequence.request, now)
   }
 
-  /** Empties a slot without an owner; what others may want again is saved before. */
+  /** Empties an idle slot, after saving its content if that is worth it. */
   async evict(slot: Slot): Promise<void> {
     await this.#saver.beforeLoss(slot, 0)
     this.#lose(slot)
@@ -268,7 +268,7 @@ export class SlotCacheManager extends BaseCacheManager {
     return true
   }
 
-  /** What the tiers behind the slots hold; undefined without any. */
+  /** Statistics of the tiers behind the slots; undefined without tiers. */
   override cache(): CacheStatistics | undefined {
     return this.states.statistics()
   }

@@ -6,24 +6,23 @@ import type { Sequence } from '../requests/sequence.js'
 /** Number of tokens in the slot. */
 export const heldTokens = (slot: Slot): number => slot.owner?.slotTokens ?? slot.length
 
-/** Among slots with equally many matching blocks, a look-up compares the rest with this many. */
+/** The most slots with equally many matching blocks whose further tokens a look-up compares. */
 const closelyRead = 8
 
 /**
- * Finds the slots that hold, or will hold, the longest prefix of a prompt. It is kept by blocks, so
- * that a look-up reads a few hashes and not every slot's tokens; what follows the last whole block is
- * compared token by token.
+ * Finds the slots that hold, or will hold, the longest prefix of a prompt. It indexes blocks, so that a look-up reads a
+ * few hashes and not every slot's tokens; tokens behind the last whole block are compared one by one.
  */
 @injectable()
 export class BlockPrefixIndex implements PrefixIndex {
   readonly #idle = new BlockIndex<Slot>()
   readonly #running = new BlockIndex<Slot>()
-  /** All blocks of sequences that are still computing what they were admitted with. */
+  /** All blocks of sequences that are still in prefill. */
   readonly #planned = new BlockIndex<Sequence>()
   readonly #plans = new Map<Sequence, number>()
   version = 0
 
-  /** The slots that hold the most of the sequence's whole blocks, up to `limit` of them. */
+  /** The slots with the most leading blocks of the sequence, at most `limit` slots. */
   matches(sequence: Sequence, kind: 'idle' | 'running', limit = Infinity): readonly Match[] {
     if (!sequence.request.cache) return []
     const index = kind === 'idle' ? this.#idle : this.#running
@@ -41,13 +40,13 @@ export class BlockPrefixIndex implements PrefixIndex {
     return matches
   }
 
-  /** How many tokens an idle slot begins with that another slot has too, in whole blocks. */
+  /** How many leading tokens of an idle slot another slot has, too, in whole blocks. */
   sharedWithOthers(slot: Slot): number {
     const hashes = slot.chain?.hashes ?? []
     return Math.max(this.#idle.depthOfOthers(slot, hashes), this.#running.depth(hashes)) * blockSize
   }
 
-  /** The sequence that is computing the longest prefix of this one, and how long that is. */
+  /** The sequence that is computing the longest prefix of this one, and the prefix's length. */
   planned(sequence: Sequence): PrefixProducer | undefined {
     if (!sequence.request.cache) return undefined
     const { hashes } = sequence.chain
@@ -60,7 +59,7 @@ export class BlockPrefixIndex implements PrefixIndex {
     return first === undefined ? undefined : { sequence: first, shared }
   }
 
-  /** A sequence got the slot and holds what it has computed. */
+  /** A sequence got the slot: indexes what it has computed and, while it is in prefill, what it will compute. */
   occupy(slot: Slot, sequence: Sequence): void {
     if (!sequence.isShared) return
     slot.chain = sequence.chain
@@ -82,7 +81,7 @@ export class BlockPrefixIndex implements PrefixIndex {
     if (sequence.remainingTokens === 0 && this.#plans.size > 0) this.unplan(sequence)
   }
 
-  /** Removes what the sequence will compute from the index. */
+  /** Removes the blocks that the sequence would compute from the index. */
   unplan(sequence: Sequence): void {
     const blocks = this.#plans.get(sequence)
     if (blocks === undefined) return
@@ -90,7 +89,7 @@ export class BlockPrefixIndex implements PrefixIndex {
     this.#plans.delete(sequence)
   }
 
-  /** Removes what the slot holds from the index. */
+  /** Removes the slot's content from the index. */
   drop(slot: Slot): void {
     const index = slot.owner === undefined ? this.#idle : this.#running
     index.remove(slot, slot.chain?.hashes ?? [], 0, slot.blocks)
@@ -99,7 +98,7 @@ export class BlockPrefixIndex implements PrefixIndex {
     slot.chain = undefined
   }
 
-  /** The slot has no owner any more and keeps what the sequence computed. */
+  /** The slot has no owner any more: indexes the content that it keeps. */
   keep(slot: Slot, { chain }: Pick<Sequence, 'chain'>): void {
     slot.chain = chain
     slot.blocks = Math.floor(slot.length / blockSize)
@@ -109,9 +108,9 @@ export class BlockPrefixIndex implements PrefixIndex {
 }
 
 /**
- * Tokens that both begin with, but for the sequence's last one, whose logits must be computed anew.
+ * The number of leading tokens in common, without the sequence's last one, whose logits must be computed anew.
  *
- * @param known - tokens that are already known to be the same
+ * @param known - leading tokens that are known to be equal
  */
 export function sharedLength(slot: Slot, sequence: Sequence, known = 0): number {
   if (slot.chain === undefined) return 0
@@ -119,7 +118,7 @@ export function sharedLength(slot: Slot, sequence: Sequence, known = 0): number 
   return commonLength(slot.chain, sequence.chain, limit, known)
 }
 
-/** Tokens of the sequence that a slot without an owner holds, or that a running one has computed. */
+/** The most leading tokens of the sequence that an idle slot holds, or that a running one has computed. */
 export function longestMatch(
   index: PrefixIndex,
   sequence: Sequence,

@@ -10,18 +10,18 @@ import { heldTokens, longestMatch, sharedLength } from './prefix-index.js'
 import type { StateCache } from './states/state-cache.js'
 import type { CacheOrigin } from '../../contracts/engine/request-report.js'
 
-/** What a slot holds of a sequence, as far as the slot can be cut back to it. */
+/** The leading tokens of a sequence that a slot holds, as far as the slot can be cut back to them. */
 interface Usable extends Match {
-  /** A slot that cannot be cut is cut back to this, which is restored over its tokens. */
+  /** For slots that cannot be cut: the checkpoint that is restored over the slot's content. */
   readonly checkpoint?: SavedState
 }
 
-/** A slot that a sequence could have, and where its first tokens come from. */
+/** A slot that a sequence could get, and where its cached tokens would come from. */
 type Candidate = {
   readonly slot: Slot
-  /** How many tokens of the sequence come from there; the others are computed. */
+  /** How many leading tokens of the sequence are cached there; the others are computed. */
   readonly shared: number
-  /** How many of its tokens the slot need not lose. */
+  /** How many of its present tokens the slot keeps. */
   readonly kept: number
 } & (
   | { readonly from: 'slot'; readonly checkpoint?: SavedState }
@@ -29,32 +29,34 @@ type Candidate = {
   | { readonly from: 'state'; readonly found: FoundState }
 )
 
-/** The cheapest candidate, and what it was preferred to. */
+/** The cheapest candidate, and which alternatives it was preferred to. */
 export type SlotChoice = Candidate & {
-  /** How many of the sequence's first tokens a slot has, of which maybe none can be used, or a state that can be. */
+  /** How many of the sequence's leading tokens a slot holds, usable or not, or a usable saved state has. */
   readonly known: number
-  /** Whether a copy, or a saved state, had more of its tokens and seemed to cost more. */
+  /** Whether copying another slot would have given more tokens, but seemed to cost more. */
   readonly passesOverCopy: boolean
+  /** Whether a saved state would have given more tokens, but seemed to cost more. */
   readonly passesOverState: boolean
 }
 
-/** What a choice is made from. */
+/** The input of a choice. */
 interface Search {
   readonly sequence: Sequence
-  /** The slots without an owner, the cheapest to lose first, and the others. */
+  /** The slots without an owner, the cheapest to lose first. */
   readonly free: readonly Slot[]
+  /** The slots with an owner. */
   readonly used: readonly SlotId[]
-  /** How likely programs want their slots again. */
+  /** How likely programs return to their idle slots. */
   readonly chances: ReadonlyMap<Slot, number>
-  /** The idle and the running slot that hold the most of the sequence. */
+  /** The idle and the running slot with the most leading tokens of the sequence. */
   readonly sources: readonly Usable[]
-  /** The saved state that has the most of it. */
+  /** The saved state with the most leading tokens of the sequence. */
   readonly found: FoundState | undefined
 }
 
 const noChances: Search['chances'] = new Map()
 
-/** Finds where a sequence's first tokens are, and the slot that it costs the least to have them in. */
+/** Finds the cached tokens of a sequence, and the slot in which it costs the least. */
 export class SlotChooser {
   constructor(
     private readonly slots: readonly Slot[],
@@ -66,14 +68,14 @@ export class SlotChooser {
   ) {}
 
   /**
-   * The slot in which the sequence costs the least, by what was learned of costs:
+   * The slot in which the sequence costs the least, by the learned costs. The sum of
    *
-   * - to have its first tokens: to go on in the slot that has them, to copy that one, to restore what was
-   *   saved, or to compute;
-   * - what is lost with the slot's other tokens, by the chance that they are wanted again;
-   * - a place that makes every step longer: that, or until the sequence is moved, and the move.
+   * - getting its leading tokens: by continuing in the slot that has them, copying that slot, restoring a saved state,
+   *   or computing;
+   * - losing the slot's other tokens, times the chance that they are needed again;
+   * - longer steps, if the slot's place makes them longer; at most the cost of moving the sequence later.
    *
-   * A slot that the request asks for is taken where it is free.
+   * A slot that the request asks for is taken if it is free.
    */
   choose(sequence: Sequence): SlotChoice {
     const { programs, states } = this
@@ -91,7 +93,7 @@ export class SlotChooser {
     const candidates = this.#candidates(search)
     let best = candidates[0]!
     let leastMs = Infinity
-    // Most often there is but one.
+    // Usually there is only one.
     for (const candidate of candidates.length > 1 ? candidates : []) {
       const ms = this.#costMs(candidate, search)
       if (!(ms < leastMs)) continue
@@ -109,7 +111,7 @@ export class SlotChooser {
     }
   }
 
-  /** How many tokens of a sequence are somewhere from where it is cheaper to have them than to compute them. */
+  /** How many leading tokens of a sequence are cached somewhere from where getting them is cheaper than computing. */
   lookUp(sequence: Sequence): number {
     const { index, costs, states } = this
     let most = 0
@@ -125,7 +127,7 @@ export class SlotChooser {
     return costs.steps.tokensMs(found.shared - most) > states.loadMs(found) ? found.shared : most
   }
 
-  /** Idle slots, those first whose loss costs the least for each of their tokens. */
+  /** Idle slots, in rising order of the cost of their loss per token. */
   inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
     const free = idle.toSorted(cheapestToLose)
     const chances = this.programs.chances()
@@ -136,8 +138,8 @@ export class SlotChooser {
   }
 
   /**
-   * Milliseconds that it takes, in the mean, to have back what is behind the first `kept` tokens of an idle slot, when it
-   * is wanted with this chance. What another slot has too can be copied from there.
+   * The expected cost in milliseconds of losing an idle slot's content beyond its first `kept` tokens, if it is needed
+   * again with this chance. Tokens that another slot has, too, can be copied from there.
    */
   lossMs(slot: Slot, kept: number, chance: number): number {
     const { worth, cutsAnywhere } = this.states
@@ -154,7 +156,7 @@ export class SlotChooser {
     while (free[empty]?.length === 0) empty++
     const asked = this.slots[sequence.request.slot ?? -1]
     const wished = asked?.owner === undefined ? asked : undefined
-    // Those worth a look whatever they hold.
+    // Slots to consider whatever they hold.
     const targets = new Set<Slot>()
     if (wished !== undefined) targets.add(wished)
     else {
@@ -184,7 +186,7 @@ export class SlotChooser {
     return candidates
   }
 
-  /** What the sequence costs as this candidate, with what others lose by it. */
+  /** The cost of the sequence with this candidate, including what other requests lose by it. */
   #costMs(candidate: Candidate, search: Search): number {
     const { slot, shared, kept } = candidate
     const { costs, states } = this
@@ -215,7 +217,7 @@ export class SlotChooser {
   }
 
   /**
-   * The chance that what an idle slot holds is wanted again: that its program goes on, or else one that
+   * The chance that an idle slot's content is needed again: that its program returns; without a program, a chance that
    * falls from the most to the least recently used slot.
    */
   #reuseChance(slot: Slot, { free, chances }: Pick<Search, 'free' | 'chances'>): number {
@@ -224,8 +226,8 @@ export class SlotChooser {
   }
 
   /**
-   * What can be used of the longest match of an idle and of a running slot, of equal ones that with the
-   * least beyond it; and how many tokens either holds, of which maybe none can be used.
+   * The usable parts of the longest match among idle slots and of that among running ones; of equal matches, the slot
+   * with the fewest further tokens. `held` is the longest match, usable or not.
    */
   #sources(sequence: Sequence): { readonly held: number; readonly sources: readonly Usable[] } {
     const sources: Usable[] = []
@@ -237,7 +239,7 @@ export class SlotChooser {
         const isTighter = best === undefined || heldTokens(match.slot) < heldTokens(best.slot)
         if (longer > 0 || (longer === 0 && isTighter)) best = match
       }
-      // Hashes have found it; every token is compared before it is used.
+      // It was found by hashes: all tokens are compared before it is used.
       const shared = best === undefined ? 0 : sharedLength(best.slot, sequence)
       if (best === undefined || shared === 0) continue
       held = Math.max(held, shared)
@@ -260,9 +262,9 @@ const cheapestToLose = (a: Slot, b: Slot): number =>
   Number(a.length > 0) - Number(b.length > 0) || a.usedAt - b.usedAt || a.id - b.id
 
 /**
- * Where the first tokens of a sequence were, once its slot is filled, or why they were nowhere.
+ * Where the cached tokens of a sequence came from, once its slot is filled, or why there are none.
  *
- * @param known - how many of them some conversation has
+ * @param known - how many leading tokens some conversation has
  */
 export function originOf(
   choice: SlotChoice,

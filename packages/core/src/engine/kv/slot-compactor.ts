@@ -14,13 +14,13 @@ interface Move {
 
 interface Relocation {
   readonly moves: readonly Move[]
-  /** Milliseconds that the copies take and what they overwrite is worth. */
+  /** The cost in milliseconds: copying, and losing the overwritten contents. */
   readonly priceMs: number
-  /** Milliseconds that it saves over all steps that are left, the price taken off. */
+  /** Milliseconds saved over the remaining steps, minus `priceMs`. */
   readonly gainMs: number
 }
 
-/** More sequences than this do not move at once. */
+/** The most sequences that move at once. */
 const mostMoves = 4
 
 /**
@@ -33,7 +33,7 @@ const mostMoves = 4
  */
 @injectable()
 export class SlotCompactor implements LoopWork {
-  /** Milliseconds that steps have lost by the gap that there is, since it came or was last looked at. */
+  /** Milliseconds that the present gap has cost the steps since it appeared or was last examined. */
   #lostMs = 0
 
   constructor(
@@ -43,12 +43,12 @@ export class SlotCompactor implements LoopWork {
     @inject(StateCache) private readonly states: StateCache,
   ) {}
 
-  /** Moves running requests to better slots, where that is worth it. */
+  /** Moves running requests to better slots, if that is worth it. */
   beforeStep(): Promise<void> | undefined {
     if (this.backend.layoutMs === undefined) return undefined
     const used: Slot[] = []
     for (const slot of this.kv.slots) if (slot.owner !== undefined) used.push(slot)
-    // One alone has nobody to move to.
+    // A single sequence has no gap to another.
     if (used.length < 2) {
       this.#lostMs = 0
       return undefined
@@ -66,7 +66,7 @@ export class SlotCompactor implements LoopWork {
     for (const { from, to } of best?.moves ?? []) await this.kv.move(from, to)
   }
 
-  /** The best that moving some sequences from either end can do. */
+  /** The best relocation of some sequences from either end. */
   #best(used: readonly Slot[], layoutMs: number): Relocation | undefined {
     const free = this.kv.slots.filter(({ owner }) => owner === undefined)
     let best: Relocation | undefined

@@ -4,41 +4,41 @@ import type { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 
 /**
- * What a feature does between the engine's steps. With {@link BetweenSteps.add} it takes part; the loop
- * knows it by nothing else.
+ * The work of a feature between the engine's steps, added with {@link BetweenSteps.add}. The loop knows features by
+ * nothing else.
  */
 export interface LoopWork {
   /** Whether {@link settle} has something to do; asked in each turn of the loop. Default: never. */
   readonly isDue?: boolean
-  /** Whether something is under way that a draining engine waits for. Default: nothing is. */
+  /** Whether it has work in progress that a draining engine waits for. Default: never. */
   readonly isBusy?: boolean
-  /** Does what may only be done while no step is computed, before the next one is planned. */
+  /** Does the work that needs the backend to itself, before the next step is planned. */
   settle?(): Promise<void>
-  /** A planned step is computed next: it waits for what this returns. */
+  /** Called before a planned step, which waits for the promise. */
   beforeStep?(): Promise<void> | undefined
-  /** A step, or what else the backend does nothing beside, comes next: computes nothing until `resume`. */
+  /** Called before a step, or other work that needs the backend to itself: computes nothing more until `resume`. */
   pause?(): Promise<void> | undefined
-  /** It is over. */
+  /** That step or work has ended. */
   resume?(): void
   /**
-   * The engine has nothing to compute: does some work ahead, where its time has come. Resolves to when it
-   * is to be called again, milliseconds of the clock; undefined: when something has happened.
+   * Called while the engine has nothing to compute: does work ahead that is due. Resolves to the time of the next call
+   * in milliseconds of the clock; undefined: after the next event.
    */
   onIdle?(): Promise<number | undefined>
-  /** The engine is closed, or has failed: ends what waits with this error. */
+  /** The engine was closed or has failed: rejects waiting calls with this error. */
   close?(error: CllmError): void
   /**
-   * The loop has ended, and the backend is disposed of next: ends what waits with this error, and resolves
-   * when nothing needs the backend any more.
+   * The loop has ended, and the backend is disposed of next: rejects calls that still wait, and resolves when nothing
+   * uses the backend any more.
    */
   onClose?(error: CllmError): Promise<void>
 }
 
-/** What comes between two steps: the work of features, and sleep while there is nothing to do. */
+/** Runs the work of features between two steps, and sleeps while there is none. */
 @injectable()
 export class BetweenSteps {
   #works: readonly LoopWork[] = []
-  /** Whether a step, or what else nothing may be computed beside, is computed or comes next. */
+  /** Whether a step or other exclusive work is running or about to start. */
   #isAlone = false
   #closed: CllmError | undefined
   #isNotified = false
@@ -47,7 +47,7 @@ export class BetweenSteps {
 
   constructor(@inject(tokens.CLOCK) private readonly clock: Clock) {}
 
-  /** Adds a feature, unless it takes part already. Throws what the engine was closed with. */
+  /** Adds a feature's work, once. Throws the error with which the engine was closed. */
   add(work: LoopWork): void {
     if (this.#closed !== undefined) throw this.#closed
     if (this.#works.includes(work)) return
@@ -55,23 +55,23 @@ export class BetweenSteps {
     if (this.#isAlone) void work.pause?.()
   }
 
-  /** Whether something may be done now. */
+  /** Whether some feature has work for `settle`. */
   get isDue(): boolean {
     for (const work of this.#works) if (work.isDue === true) return true
     return false
   }
 
-  /** Whether something is under way that a draining engine waits for. */
+  /** Whether some feature has work in progress that a draining engine waits for. */
   get isBusy(): boolean {
     return this.#works.some((work) => work.isBusy === true)
   }
 
-  /** Does what may be done now. */
+  /** Does the due work of all features. */
   async settle(): Promise<void> {
     for (const work of this.#works) if (work.isDue === true) await work.settle?.()
   }
 
-  /** Makes ready for a planned step, which waits for what this returns. */
+  /** Prepares for a planned step, which waits for the promise. */
   beforeStep(): Promise<unknown> | undefined {
     let ready: Promise<unknown> | undefined
     for (const work of this.#works) {
@@ -81,7 +81,7 @@ export class BetweenSteps {
     return ready === undefined ? this.#pause() : ready.then(() => this.#pause())
   }
 
-  /** Runs a step, or what else nothing may be computed beside: at once after {@link beforeStep}. */
+  /** Runs a step, or other work that needs the backend to itself. A step is run right after {@link beforeStep}. */
   async alone<Of extends readonly unknown[], Result>(
     run: (...of: Of) => Promise<Result>,
     ...of: Of
@@ -106,25 +106,25 @@ export class BetweenSteps {
     return paused
   }
 
-  /** Does work ahead; resolves to when there is more, milliseconds of the clock, or Infinity. */
+  /** Does work ahead; resolves to the time when more is due, in milliseconds of the clock, or Infinity. */
   async onIdle(): Promise<number> {
     let next = Infinity
     for (const work of this.#works) next = Math.min(next, (await work.onIdle?.()) ?? Infinity)
     return next
   }
 
-  /** Ends what waits with this error, and takes nothing more. */
+  /** Rejects waiting calls with this error, and takes no more work. */
   close(error: CllmError): void {
     this.#closed ??= error
     for (const work of this.#works) work.close?.(error)
   }
 
-  /** Ends what still waits with this error; resolves when no feature needs the backend any more. */
+  /** Rejects calls that still wait; resolves when no feature uses the backend any more. */
   async onClose(error: CllmError): Promise<void> {
     for (const work of this.#works) await work.onClose?.(error)
   }
 
-  /** Something has happened: the loop looks what it is. */
+  /** Wakes the loop, as there is something new. */
   notify(): void {
     this.#isNotified = true
     this.#wake?.()
@@ -136,7 +136,7 @@ export class BetweenSteps {
       await new Promise<void>((resolve) => {
         this.#wake = resolve
         if (until === Infinity) return
-        // Requests wait for the time: a program that awaits them must not end before.
+        // Requests depend on this timer: a program that awaits them must not end before it.
         this.#cancelAlarm = this.clock.at(until, resolve, { keepsAlive: true })
       })
       this.#cancelAlarm?.()

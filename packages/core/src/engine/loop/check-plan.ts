@@ -11,7 +11,7 @@ interface Known {
   get(id: string): Pick<SequenceView, 'remainingTokens' | 'stepGroup'> | undefined
 }
 
-/** What a plan is checked against. */
+/** The state that a plan is checked against. */
 interface PlanContext {
   readonly waiting: Known
   readonly running: Known
@@ -20,7 +20,7 @@ interface PlanContext {
   readonly now: number
 }
 
-/** Throws `policy_failed`, with the policy's name and what is wrong, for a plan that cannot be. */
+/** Checks a plan. @throws `policy_failed` with the policy's name and what is wrong */
 export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanContext): void {
   const wrong = (what: string): CllmError =>
     new CllmError('policy_failed', `The policy "${policy.name}" made a wrong plan: ${what}`, {

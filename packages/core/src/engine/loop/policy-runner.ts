@@ -28,13 +28,13 @@ export interface FallbackPolicy {
 /** The {@link FallbackPolicy}. */
 export const FALLBACK_POLICY = tokens.token<FallbackPolicy>('FallbackPolicy')
 
-/** What is planned for; the policy gets a list of what runs of its own. */
+/** The state to plan for, without the running requests: the policy gets its own copy of that list. */
 export type Situation = Omit<SchedulerState, 'running'>
 
 /** The active policy. */
 export interface PolicyInForce {
   readonly policy: SchedulerPolicy
-  /** Why it took over, while it is the fallback. */
+  /** Set while the fallback policy is active: why it took over. */
   readonly fallback: FallbackInfo | undefined
 }
 
@@ -46,13 +46,13 @@ export interface PolicyInForce {
 export class PolicyRunner implements PolicyInForce, EngineObserver {
   /** Why the fallback took over, while it is active. */
   fallback: FallbackInfo | undefined
-  /** Number of policies replaced so far. */
+  /** The number of failed policies that were replaced. */
   faults = 0
-  /** What the policy did wrong since its last plan. */
+  /** The policy's failure since its last plan. */
   #fault: CllmError | undefined
   /**
-   * A policy is replaced when requests have waited for too long while none ran: since when they do, and how
-   * long others did before they were all gone.
+   * A policy is replaced when requests have waited for too long while none ran. This is when the present wait began; the
+   * next field has the milliseconds of earlier waits that ended as all requests had left.
    */
   #waitsSince: number | undefined
   #waitedMs = 0
@@ -69,7 +69,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
   /**
    * Switches to another policy and announces every current request to it.
    *
-   * @param fallback - why it takes over, where it is the fallback
+   * @param fallback - if it is the fallback policy: why it takes over
    */
   replace(policy: SchedulerPolicy, now: number, fallback?: FallbackInfo): void {
     this.policy = policy
@@ -82,8 +82,8 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
   }
 
   /**
-   * A valid plan. A policy that throws, makes an invalid plan or runs no request for too long is
-   * replaced. Throws `policy_failed` with the policy's name when there is no replacement.
+   * Returns a valid plan. A policy that throws, makes an invalid plan or runs no request for too long is replaced by the
+   * fallback. Throws `policy_failed` with the policy's name if there is none.
    */
   plan(state: Situation): Plan {
     try {
@@ -97,8 +97,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
   }
 
   /**
-   * The running request that gives its slot back for the others: the policy's choice, or the one that was
-   * admitted last.
+   * The running request to preempt when KV cells run out: the policy's choice, or the one that was admitted last.
    */
   victim(state: Situation): Sequence | undefined {
     const { policy, running } = this
@@ -107,7 +106,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     return running.get(chosen ?? '') ?? running.list.at(-1)
   }
 
-  /** The place of a request among those whose files are to be encoded: the least is next. */
+  /** The rank of a request whose files wait to be encoded: the lowest is next. */
   arrivalRank(request: ArrivalView): number {
     const rank = () => this.policy.arrivalRank?.(request)
     return this.#call('arrivalRank', 'when asked for a rank', rank) ?? 0
@@ -120,7 +119,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     this.#call('onServedElsewhere', 'when told of a service', tell)
   }
 
-  /** There are no requests to plan for. */
+  /** Called while there are no requests to plan for. */
   onIdle(now: number): void {
     if (this.#waitsSince === undefined) return
     this.#waitedMs += now - this.#waitsSince
@@ -154,7 +153,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       const { policy } = this
       const result: unknown = policy.observe?.(event)
       if (!(result instanceof Promise)) return
-      // A method that is async after all: its rejection would end the process.
+      // The method is async, against its contract: an unhandled rejection would end the process.
       result.catch((error: unknown) => {
         if (this.policy === policy) this.#onThrown(event.type, when, error)
       })
@@ -163,7 +162,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     }
   }
 
-  /** What a method of the policy returns; undefined where it throws. */
+  /** Calls a method of the policy; undefined if it throws. */
   #call<T>(method: string, when: string, call: () => T): T | undefined {
     try {
       return synchronous(call(), method)
@@ -187,7 +186,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     const { now, freeSlots, limits } = state
     let plan: Plan
     try {
-      // A copy: what a policy in plain JavaScript takes out of it is not lost to the engine.
+      // The list is a copy: a policy in plain JavaScript may modify it.
       plan = synchronous(policy.plan({ ...state, running: running.list }), 'plan')
       checkPlan(policy, plan, { now, freeSlots, waiting, running, batchSize: limits.batchSize })
     } catch (error) {
@@ -200,7 +199,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       this.#waitedMs = 0
       return plan
     }
-    // A policy may postpone its plan repeatedly, but not for ever.
+    // A policy may postpone repeatedly, but not for ever.
     if (!this.#canFallBack) return plan
     this.#waitsSince ??= now
     const end = this.#waitsSince + this.options.policyPatienceMs - this.#waitedMs

@@ -18,18 +18,18 @@ import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 /** A sequence's share of a step. */
 export interface StepPart extends ComputedPart {
   readonly request: Sequence
-  /** The drafts that it verifies, which are the last of its tokens; none: undefined. */
+  /** The draft tokens that it verifies, which are its last tokens; undefined: none. */
   readonly draft?: readonly TokenId[]
 }
 
-/** A step's result; a part that failed has its error in place of outputs. */
+/** A step's result; failed parts have an error in place of outputs. */
 export interface StepOutcome extends Omit<StepResult, 'outputs'> {
   readonly outputs: CheckedOutputs
-  /** Whether it went well at the first try. */
+  /** Whether it succeeded at the first try. */
   readonly isWhole: boolean
 }
 
-/** A step that is under way. */
+/** A step that is being computed. */
 export interface Step {
   readonly parts: readonly StepPart[]
   readonly startedAt: number
@@ -37,8 +37,8 @@ export interface Step {
 }
 
 /**
- * The parts of a plan's step. Each request that still runs gets the tokens that the plan gives it, as far as it has
- * so many left, may compute them next, and they fit into `batchSize`; its drafts come behind them.
+ * The parts of a plan's step. Each request that still runs gets the planned number of tokens, limited by its remaining
+ * tokens, by `mostNow` and by `batchSize`, followed by its drafts.
  */
 export function partsOf(plan: Plan, running: RunningSet, batchSize: number): StepPart[] {
   const parts: StepPart[] = []
@@ -52,7 +52,7 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
     if (media !== undefined) {
       tokens = chunkEnd(media, context, context + tokens, running.size === 1) - context
     }
-    // An image that is alone is computed whole, however large it is.
+    // An image that cannot be cut is computed whole, even beyond `batchSize`, if nothing else is in the step.
     room = Math.max(0, room - tokens)
     const part = { request: sequence, tokens, context, isDecode: state === 'decoding' }
     const wanted = entry.drafts ?? 0
@@ -73,15 +73,15 @@ function withDrafts(part: StepPart, drafts: number): StepPart {
   return { ...part, tokens: part.tokens + draft.length, drafts: draft.length, draft }
 }
 
-/** The same without its drafts. */
+/** The part without its drafts. */
 export function withoutDrafts(part: StepPart): StepPart {
   const { request, tokens, context, isDecode, drafts = 0 } = part
   return { request, tokens: tokens - drafts, context, isDecode }
 }
 
 /**
- * Runs the parts as one batch. When that fails, no slot has changed: each part is then run alone, so
- * that only the request that cannot be computed fails and never one beside it.
+ * Runs the parts as one batch. If that fails, no slot has changed; each part is then run alone, so that only the request
+ * that cannot be computed fails.
  */
 export async function runStep(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {
   try {
@@ -97,10 +97,10 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
   }
 }
 
-/** What took no time and did not come to its end. */
+/** The fields of a step that was not completed. */
 const untimed = Object.freeze({ decodeMs: 0, sampleMs: 0, isWhole: false })
 
-/** Nothing was computed. */
+/** The outcome of an interrupted step: nothing was computed. */
 const interrupted: StepOutcome = Object.freeze({ ...untimed, outputs: [], isInterrupted: true })
 
 async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {
@@ -110,7 +110,7 @@ async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<S
   let sampleMs = 0
   for (const part of parts) {
     let outcome = await runStep(backend, [part])
-    // Those before it are computed already.
+    // The parts before it are computed already, so this one is tried again.
     while (outcome.isInterrupted === true) outcome = await runStep(backend, [part])
     outputs.push(...outcome.outputs)
     scores.push(outcome.scores?.[0] ?? [])
@@ -121,15 +121,15 @@ async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<S
 }
 
 /**
- * What the backend computes for a part. Its `position`s count the tokens in the slot; from a slot that was full,
- * `discarded` tokens are gone, and the same token has a larger index in the sequence.
+ * The backend's view of a part. Positions count the tokens in the slot: where a full slot has lost `discarded` tokens,
+ * a token's index in the sequence is larger by that number.
  */
 function toItem({ request: sequence, tokens: count, context, draft }: StepPart): BatchItem {
   const { discarded, sampler, request } = sequence
   const slot = sequence.slot ?? -1
   const first = context + discarded
   const end = first + count
-  // Drafts are no tokens of the sequence yet.
+  // Draft tokens are not among the sequence's tokens yet.
   const tokens = sequence.tokens.slice(first, end)
   const scores = request.promptLogprobs === undefined ? undefined : scoresOf(sequence, first, end)
   const { applied } = request.adapters
@@ -162,7 +162,7 @@ function toItem({ request: sequence, tokens: count, context, draft }: StepPart):
   }
 }
 
-/** The prompt's tokens from `first` to `end` whose next ones are still to be scored. */
+/** The prompt tokens from `first` to `end` whose successors still need log probabilities. */
 function scoresOf(sequence: Sequence, first: number, end: number): ScoredTokens | undefined {
   const { promptTokens, promptLogprobs, request } = sequence
   const from = Math.max(first, promptLogprobs.length)
@@ -171,7 +171,7 @@ function scoresOf(sequence: Sequence, first: number, end: number): ScoredTokens 
   return { position: from, tokens, top: request.promptLogprobs ?? 0 }
 }
 
-/** The record of a step that was computed until `now`, before its tokens are appended. */
+/** The record of a step that ended at `now`, before its tokens are appended. */
 export function recordStep(step: Step, outcome: StepOutcome, now: number): StepRecord {
   let prefillTokens = 0
   let decodeSequences = 0

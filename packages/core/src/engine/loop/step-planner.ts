@@ -14,27 +14,27 @@ import { Speculator } from '../speculation/speculator.js'
 import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 
-/** Admissions that took longer than this are a pause for requests that decode. */
+/** After admissions that took longer than this, in milliseconds, the policy plans again. */
 const pauseMs = 2
 
-/** What is to be computed next. */
+/** The next step to compute. */
 interface PlannedStep {
-  /** None: nothing can be computed now. */
+  /** Empty: nothing can be computed now. */
   readonly parts: readonly StepPart[]
-  /** When the policy wants to be asked again, though nothing may happen before. */
+  /** When the policy wants to plan again at the latest. */
   readonly wakeAt: number | undefined
-  /** Whether the next plan may wait until then, or until something has happened. */
+  /** Whether the loop may sleep until `wakeAt` or the next event. */
   readonly mayRest: boolean
 }
 
-/** Asks the policy what the next step is, and does what it takes: slots are given out and taken back. */
+/** Asks the policy for the next step and carries its plan out: gives slots to requests and takes them back. */
 @injectable()
 export class StepPlanner implements EngineObserver {
-  /** Whether making a plan takes so long that tokens which are there should not wait for it. */
+  /** Whether planning takes so long that sampled tokens should be published before. */
   readonly takesTime: boolean
-  /** What the step under way computes; none: between steps. */
+  /** The parts of the step that is being computed; empty between steps. */
   computing: readonly StepPart[] = []
-  /** Steps that were interrupted; one that ended before it heard of it is not. */
+  /** The number of interrupted steps. */
   interruptedSteps = 0
 
   constructor(
@@ -59,7 +59,7 @@ export class StepPlanner implements EngineObserver {
     const visible = waiting.size
     await this.#carryOut(plan, now, false)
     const later = this.clock.now()
-    // What saving and restoring slots took, a prompt's chunk is not to add to: the policy is asked anew.
+    // Saving and restoring slots has delayed decoding requests: the policy plans anew, without a prompt's chunk on top.
     if (later - now > pauseMs && this.#leavesOut(plan)) {
       plan = this.#plan(later)
       await this.#carryOut(plan, later, false)
@@ -67,14 +67,14 @@ export class StepPlanner implements EngineObserver {
     if (this.speculator.takesTime) await this.speculator.guess(plan)
     let parts: readonly StepPart[] = partsOf(plan, running, batchSize)
     if (parts.length === 0) {
-      // A plan of held requests only gets them: otherwise nothing would be computed.
+      // The plan has only requests that are held back: they are admitted, as nothing would be computed otherwise.
       await this.#carryOut(plan, now, true)
       parts = partsOf(plan, running, batchSize)
     }
     if (this.kv.isPool) parts = await this.#makeRoom(parts, now)
     const { wakeAt } = plan
     if (parts.length > 0) return { parts, wakeAt, mayRest: false }
-    // Requests came into sight that the plan does not know.
+    // Requests became visible that the plan does not know.
     const isOutdated = waiting.size > visible
     return { parts, wakeAt, mayRest: !isOutdated && (wakeAt !== undefined || this.kv.isReading) }
   }
@@ -93,7 +93,7 @@ export class StepPlanner implements EngineObserver {
     return plan
   }
 
-  /** Whether requests that decode are not in the step. */
+  /** Whether the step leaves out requests that decode. */
   #leavesOut({ run }: Plan): boolean {
     const ids = new Set(run.map(({ id }) => id))
     for (const { id, state } of this.table.running.values()) {
@@ -102,7 +102,7 @@ export class StepPlanner implements EngineObserver {
     return false
   }
 
-  /** Does what the plan says of slots: they are taken back, and given out. */
+  /** Carries out the plan's refusals, preemptions and admissions. */
   async #carryOut(plan: Plan, now: number, insists: boolean): Promise<void> {
     const { table } = this
     for (const { id, reason } of plan.reject) {
@@ -118,10 +118,10 @@ export class StepPlanner implements EngineObserver {
     table.settle(now)
   }
 
-  /** Where the tokens do not fit into the KV cells, requests give their slots back, one by one. */
+  /** Preempts requests one by one until the step's tokens fit into the pool of KV cells. */
   async #makeRoom(parts: readonly StepPart[], now: number): Promise<readonly StepPart[]> {
     const { running } = this.table
-    // Drafts are no reason to empty a slot.
+    // Idle slots are not emptied for the sake of drafts.
     if (tokensOf(parts) > (this.backend.freeTokens ?? Infinity)) parts = parts.map(withoutDrafts)
     while (!(await this.kv.fits(tokensOf(parts))) && running.size > 1) {
       const victim = this.policy.victim(this.#state(now))
@@ -134,14 +134,14 @@ export class StepPlanner implements EngineObserver {
   }
 
   /**
-   * Interrupts a step of batches when a client's request comes that could have a slot: nobody waits for what
-   * the step computes, and a chunk of a prompt may take long.
+   * Interrupts a step of the batch lane when a client's request arrives that could have a slot: no client waits for
+   * that step, and a prompt chunk may take long.
    */
   onQueued(request: SequenceView): void {
     if (this.computing.length === 0 || isOfBatch(request)) return
     if (!this.computing.every((part) => isOfBatch(part.request)) || !this.#hasRoom) return
     this.backend.interrupt?.()
-    // Once is enough: what it was for is not asked again of a step that goes on.
+    // Interrupt a step only once: if it cannot be interrupted, further calls would not help.
     this.computing = []
   }
 

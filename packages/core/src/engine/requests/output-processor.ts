@@ -12,21 +12,21 @@ import type { StopMatch } from './stop-matcher.js'
 import type { OutputLogprobs } from '../../contracts/model/backend.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 
-/** Events to publish, and the requests that end with them. */
+/** Events to publish, and the requests whose last event is among them. */
 interface Published {
   readonly events: readonly AddressedEvent[]
-  /** With the error of each request that could not be detokenized. */
+  /** The ended requests, each with the error if its tokens could not be turned into text. */
   readonly ended: ReadonlyMap<Sequence, CllmError | undefined>
 }
 
 /** Turns sampled tokens into events, one batch a step. */
 @injectable()
 export class OutputProcessor {
-  /** Sequences with tokens that are not published yet. */
+  /** Sequences with unpublished tokens. */
   #fresh: Sequence[] = []
   readonly #events: AddressedEvent[] = []
 
-  /** Whether a request's first token is not published yet. */
+  /** Whether the first token of some request is unpublished. */
   get hasFirst(): boolean {
     for (const { emittedTokens } of this.#fresh) if (emittedTokens === 0) return true
     return false
@@ -37,13 +37,13 @@ export class OutputProcessor {
     this.#fresh.push(sequence)
   }
 
-  /** More of a prompt was computed. The first report is of what was there before. */
+  /** More of a prompt was computed. The first event reports the cached tokens. */
   onProgress(sequence: Sequence): void {
     const { id, promptTokens, cachedTokens } = sequence
     const done = Math.min(sequence.computedTokens, promptTokens)
     const due = sequence.reportedTokens === undefined ? [cachedTokens, done] : [done]
     for (const processedTokens of due) {
-      // what a preempted request computes again is no progress
+      // tokens computed again after a preemption are no progress
       if (processedTokens <= (sequence.reportedTokens ?? -1)) continue
       sequence.reportedTokens = processedTokens
       const counts = { processedTokens, cachedTokens, promptTokens }
@@ -59,12 +59,12 @@ export class OutputProcessor {
     this.#events.push({ id, event })
   }
 
-  /** Whether events of this id are still to be published. */
+  /** Whether events of this id are unpublished. */
   owes(id: string): boolean {
     return [...this.#fresh, ...this.#events].some((one) => one.id === id)
   }
 
-  /** Takes everything to publish now. */
+  /** Takes all unpublished events. */
   take(now: number): Published {
     const ended = new Map<Sequence, CllmError | undefined>()
     const fresh = this.#fresh
@@ -84,8 +84,8 @@ export class OutputProcessor {
   }
 
   /**
-   * Turns the tokens that were sampled since the last call into events; the first of a request has the
-   * probabilities of its prompt. Meeting a stop text ends the sequence here: later tokens are never seen.
+   * Turns the tokens sampled since the last call into events; a request's first event has the probabilities of its
+   * prompt. A stop text ends the sequence here: later tokens are dropped.
    */
   #detokenize(sequence: Sequence, now: number): void {
     const { id, request, tokens, promptTokens } = sequence
@@ -126,7 +126,7 @@ function end(sequence: Sequence, text: string, now: number, stop?: string): Gene
   }
 }
 
-/** The log probabilities of a prompt's tokens for the client. */
+/** The log probabilities of a prompt's tokens as the client gets them. */
 function describePrompt(sequence: Sequence): PromptLogprobs {
   const { request, tokens, promptTokens, promptLogprobs } = sequence
   const first = request.describe(tokens[0]!, { logprob: 0, top: [] })
@@ -136,7 +136,7 @@ function describePrompt(sequence: Sequence): PromptLogprobs {
   return [{ ...first, logprob: null }, ...known]
 }
 
-/** Log probabilities for the client: with the texts of the tokens. */
+/** Adds the texts of the tokens to log probabilities. */
 export function describeLogprobs(
   tokenizer: Tokenizer,
   token: TokenId,

@@ -6,7 +6,7 @@ import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { WaitingView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Backend } from '../../contracts/model/backend.js'
 
-/** The requests with a slot by id, in the order of their admission. */
+/** The requests with a slot, by id and in the order of admission. */
 @injectable()
 export class RunningSet extends Map<string, Sequence> {
   /** All of them now. */
@@ -14,7 +14,7 @@ export class RunningSet extends Map<string, Sequence> {
     return [...this.values()]
   }
 
-  /** Whether one of them waits for its next token. */
+  /** Whether some request decodes. */
   get isAnyDecoding(): boolean {
     for (const { state } of this.values()) if (state === 'decoding') return true
     return false
@@ -22,8 +22,8 @@ export class RunningSet extends Map<string, Sequence> {
 }
 
 /**
- * The requests without a slot: first those that have begun, as they were preempted or another engine lost
- * them, then by arrival. A policy does not see requests that are held back.
+ * The requests without a slot: first those that have begun (preempted ones, and those taken over from another engine),
+ * then the others by arrival. Policies do not see requests that are held back.
  */
 @injectable()
 export class WaitingQueue implements WaitingView {
@@ -31,14 +31,15 @@ export class WaitingQueue implements WaitingView {
   #queued: Part = new Map()
   readonly #held: Part = new Map()
   #nextTurn = 0
-  /** When the last of those that have not begun arrived, of all so far. */
+  /** The latest arrival so far among requests that had not begun. */
   #latest = -Infinity
   #isSorted = true
-  /** Number of requests, with held ones, and the tokens of their prompts. */
+  /** Number of requests, including those held back. */
   total = 0
+  /** Prompt tokens of all these requests. */
   promptTokens = 0
 
-  /** Number of requests, without held ones. */
+  /** Number of requests, without those held back. */
   get size(): number {
     return this.#begun.size + this.#queued.size
   }
@@ -53,7 +54,7 @@ export class WaitingQueue implements WaitingView {
       return
     }
     this.#queued.set(id, sequence)
-    // One that was tokenized for long, or that another engine lost, came before some that are here.
+    // Requests that took long to tokenize, or come from another engine, arrived before some that are here.
     if (arrival < this.#latest) this.#isSorted = false
     else this.#latest = arrival
   }
@@ -67,7 +68,7 @@ export class WaitingQueue implements WaitingView {
     return this.#queued.get(id) ?? this.#begun.get(id) ?? this.#held.get(id)
   }
 
-  /** Its place from 1, or undefined where it does not wait. */
+  /** The place of a request in the queue, from 1; undefined: it does not wait. */
   placeOf(id: string): number | undefined {
     const place = [...this.all()].findIndex((sequence) => sequence.id === id)
     return place === -1 ? undefined : place + 1
@@ -86,9 +87,9 @@ export class WaitingQueue implements WaitingView {
   }
 
   /**
-   * Shows held requests again.
+   * Shows held requests to policies again.
    *
-   * @param since - the time by which they have their places; default: when each arrived
+   * @param since - the time by which they are queued; default: their arrival
    */
   unhold(sequences: Iterable<Sequence>, since?: number): void {
     for (const sequence of sequences) {
@@ -100,14 +101,14 @@ export class WaitingQueue implements WaitingView {
     }
   }
 
-  /** All that wait, held ones last. */
+  /** All waiting requests, those held back last. */
   *all(): Iterable<Sequence> {
     yield* this
     yield* this.#held.values()
   }
 
   *[Symbol.iterator](): Iterator<Sequence> {
-    // Sorted when it is read, so that many that join or come back cost no more than one.
+    // Sorted only when it is read, so that many changes cost no more than one.
     if (!this.#isSorted) {
       this.#begun = sorted(this.#begun, (a, b) => a.turn - b.turn)
       this.#queued = sorted(this.#queued, (a, b) => a.queuedAt - b.queuedAt || a.turn - b.turn)
@@ -125,7 +126,7 @@ function sorted(part: Part, compare: (a: Sequence, b: Sequence) => number): Part
   return new Map(all.map((sequence) => [sequence.id, sequence]))
 }
 
-/** Whether its client waits for the rest of its answer; nobody waits for a line of a batch. */
+/** Whether a client has part of its answer and waits for the rest; no client waits for the batch lane. */
 const hasBegun = (sequence: Sequence): boolean =>
   sequence.state === 'preempted' || (sequence.generatedTokens > 0 && !isOfBatch(sequence))
 
@@ -134,10 +135,10 @@ interface Entry {
   readonly sequence: Sequence
 }
 
-/** Up to this many entries, ended requests are not cleaned up. */
+/** Entries of ended requests are only cleaned up beyond this number. */
 const smallest = 64
 
-/** The requests with a time limit, the next to expire first. */
+/** The requests with a time limit; the next to expire comes first. */
 export class Expiry {
   #queue = new TinyQueue<Entry>([], sooner)
   #cleanUpAt = smallest
@@ -147,7 +148,7 @@ export class Expiry {
     if (this.#queue.length > this.#cleanUpAt) this.#cleanUp()
   }
 
-  /** When the next one expires, or Infinity. */
+  /** When the next request expires, or Infinity. */
   next(): number {
     for (let entry = this.#queue.peek(); entry !== undefined; entry = this.#queue.peek()) {
       if (entry.sequence.isActive) return entry.at
@@ -174,7 +175,7 @@ export class Expiry {
 
 const sooner = (a: Entry, b: Entry): number => a.at - b.at
 
-/** Why a request ends that has taken too long. */
+/** The error of a request that has exceeded its time limit. */
 export function timedOut({ arrival }: Pick<Sequence, 'arrival'>, now: number): CllmError {
   const seconds = ((now - arrival) / 1000).toFixed(1)
   const message = `The request exceeded its time limit after ${seconds} s`
@@ -182,13 +183,13 @@ export function timedOut({ arrival }: Pick<Sequence, 'arrival'>, now: number): C
 }
 
 /**
- * The further samples of requests that ask for several. They have all slots while nobody else wants any, and
- * all but one otherwise; each takes its place at the end of the queue when another sample has ended.
+ * Holds back the further samples of calls that ask for several (`n`). Samples may take all slots while no other request
+ * wants one, and all but one otherwise. Each joins the end of the queue when another sample has ended.
  */
 export class SampleLane {
-  /** The samples that wait or run, the first of each request, too. */
+  /** All samples that wait or run, including the first of each call. */
   readonly all = new Set<Sequence>()
-  /** Further samples that policies do not see yet. */
+  /** Further samples that are held back from policies. */
   readonly #held = new Set<Sequence>()
 
   constructor(
@@ -197,7 +198,7 @@ export class SampleLane {
     private readonly running: RunningSet,
   ) {}
 
-  /** A sample is in the queue; returns whether it is held back. */
+  /** A sample has joined the queue; returns whether it is held back. */
   add(sequence: Sequence): boolean {
     this.all.add(sequence)
     if (!isFurther(sequence)) return false
@@ -205,7 +206,7 @@ export class SampleLane {
     return true
   }
 
-  /** Holds a sample back that waits. */
+  /** Holds a waiting sample back. */
   hold(sequence: Sequence): void {
     this.#held.add(sequence)
     this.waiting.hold(sequence)
@@ -217,14 +218,14 @@ export class SampleLane {
     this.#held.delete(sequence)
   }
 
-  /** The sample that gives its slot to a request that waits, as samples have all of them. */
+  /** The sample to preempt for a waiting request, if samples have all slots. */
   victim(freeSlots: number): Sequence | undefined {
     if (freeSlots > 0 || !this.#doOthersWait) return undefined
     const { list } = this.running
     return list.length > 1 && list.every(isSample) ? list.findLast(isFurther) : undefined
   }
 
-  /** Ends the wait of the samples whose turn has come; returns them. */
+  /** Shows the samples whose turn has come to policies; returns them. */
   release(now: number): readonly Sequence[] {
     if (this.#held.size === 0) return []
     const { slots } = this.backend.limits
@@ -238,7 +239,7 @@ export class SampleLane {
     return released
   }
 
-  /** Samples that wait like any other request. */
+  /** Waiting samples that are not held back. */
   get #shown(): Sequence[] {
     return [...this.all].filter((one) => one.isWaiting && !this.#held.has(one))
   }

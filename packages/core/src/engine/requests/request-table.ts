@@ -22,14 +22,14 @@ import type { Sequence } from './sequence.js'
 const noRoom = new CllmError('internal', 'The KV cache has no room for a request that is alone')
 
 /**
- * The requests that wait and those that have a slot. It moves them between their states, tells the
- * observers, and is the only writer of a sequence's state, progress and times. Everything but `add` and
- * `mark` happens between two steps, so that nothing is taken from a step that is under way.
+ * The table of all requests in flight, waiting or with a slot. It moves them between their states, tells the observers,
+ * and is the only writer of a sequence's state, progress and times. All methods but `add` and `mark` are called between
+ * two steps, so that nothing is taken from a step that is being computed.
  */
 @injectable()
 export class RequestTable {
   readonly #expiry = new Expiry()
-  /** Requests that end before the next step, with the error for their client, if any. */
+  /** Requests that end before the next step, each with the error for its client, if any. */
   readonly #leaving = new Map<Sequence, CllmError | undefined>()
   readonly samples: SampleLane
 
@@ -68,7 +68,7 @@ export class RequestTable {
     return [...this.waiting.all(), ...this.running.values()]
   }
 
-  /** When something is to be done that no request or step brings about; never: Infinity. */
+  /** The next time limit, of a request or of a wait for a prefix; none: Infinity. */
   wakesAt(): number {
     return Math.min(this.#expiry.next(), this.sharing.next())
   }
@@ -82,7 +82,7 @@ export class RequestTable {
     this.#findPrefix(sequence, now)
   }
 
-  /** Samples make room for other requests, or have their turn. */
+  /** Preempts a sample for other requests, and shows samples whose turn has come. */
   turnSamples(now: number): void {
     const victim = this.samples.victim(this.kv.freeSlots)
     if (victim !== undefined) {
@@ -93,9 +93,10 @@ export class RequestTable {
   }
 
   /**
-   * Gives slots to those that still wait, have room and are not about to leave; those that cannot run are
-   * marked to end. One whose prefix another request is computing goes on waiting, unless nothing else can
-   * be done: then it is insisted on.
+   * Gives slots to the admitted requests that still wait, have room and are not about to leave; requests that cannot
+   * run are marked to end. A request whose prefix another one is computing stays waiting.
+   *
+   * @param insists - admits such a request nevertheless, as there is nothing else to compute
    */
   async admitAll({ admit }: Plan, now: number, insists: boolean): Promise<void> {
     const answerTokens = (one: Sequence): number => this.predictor.answerTokens?.(one) ?? Infinity
@@ -103,13 +104,13 @@ export class RequestTable {
       const sequence = this.waiting.get(id)
       if (sequence === undefined || this.isLeaving(sequence)) continue
       if (!insists && this.sharing.defer(sequence, now)) continue
-      // No other is admitted before it, however small: a large one would wait for ever.
+      // No later request is admitted before it, however small: a large one would wait for ever.
       if (this.kv.isPool && !(await this.kv.admits(sequence, answerTokens))) {
-        // A plug-in's may refuse what has nothing to wait for: asked again, it would keep the loop busy.
+        // A plug-in's KV cache may refuse a request that is alone: asking again and again would keep the loop busy.
         if (insists && this.running.size === 0) this.mark(sequence, noRoom)
         break
       }
-      // Others go first: a plan admits no more than there are slots, so those that are held keep theirs.
+      // If it is not ready, others go first; its slot stays free, as a plan admits no more than there are slots.
       if (!this.kv.prepare(sequence, insists)) continue
       this.waiting.remove(sequence)
       this.sharing.onLeft(sequence)
@@ -133,7 +134,7 @@ export class RequestTable {
     }
   }
 
-  /** A part of a step was computed; of its drafts {@link verify} tells. */
+  /** A part of a step was computed; its drafts are handled by {@link verify}. */
   advance({ request: sequence, tokens: all, isDecode, drafts = 0 }: StepPart, now: number): void {
     const tokens = all - drafts
     const { computedTokens, firstComputed = computedTokens } = sequence
@@ -176,7 +177,7 @@ export class RequestTable {
     this.sharing.onAdvanced(sequence, sequence.computedTokens, now)
   }
 
-  /** Takes a running request's slot away; it waits again with its tokens. */
+  /** Takes a running request's slot away; it waits again and keeps its tokens. */
   preempt(sequence: Sequence, now: number): void {
     this.#giveBack(sequence, now)
     sequence.state = 'preempted'
@@ -186,18 +187,18 @@ export class RequestTable {
     this.sharing.onWaiting(sequence, now)
   }
 
-  /** Whether it ends before the next step. */
+  /** Whether the request ends before the next step. */
   isLeaving(sequence: Sequence): boolean {
     return this.#leaving.has(sequence)
   }
 
-  /** Marks a request to end between this step and the next. The first error is the one that counts. */
+  /** Marks a request to end before the next step. If it is marked again, the first error counts. */
   mark(sequence: Sequence, error?: CllmError): void {
     if (!this.#leaving.has(sequence)) this.#leaving.set(sequence, error)
     this.between.notify()
   }
 
-  /** Ends what is marked or timed out, and releases requests whose prefix wait expired. */
+  /** Ends requests that are marked or timed out, and releases those whose wait for a prefix has expired. */
   settle(now: number): void {
     if (this.wakesAt() <= now) {
       this.sharing.expire(now)
@@ -217,7 +218,7 @@ export class RequestTable {
     try {
       this.#giveBack(sequence, now)
     } finally {
-      // It has its answer also where a KV cache cannot take its slot back.
+      // Even if the KV cache cannot take the slot back, the request has ended and its client gets an answer.
       sequence.state = endState(error)
       sequence.isActive = false
       this.observers.tell('onFinished', sequence, now)
@@ -228,7 +229,7 @@ export class RequestTable {
     }
   }
 
-  /** The last event of a request is published: a pending cancel or timeout has no effect any more. */
+  /** The last event of a request was published: a pending cancel or timeout has no effect any more. */
   onPublished(sequence: Sequence, now: number, error?: CllmError): void {
     const end = { ...sequence.account(now), state: endState(error), error }
     this.observers.tell('onEnded', sequence, end, now)
@@ -237,10 +238,10 @@ export class RequestTable {
     this.between.notify()
   }
 
-  /** Ends all requests. Throws the error where a KV cache cannot take a slot back, once all are ended. */
+  /** Ends all requests. If the KV cache cannot take a slot back, the error is thrown after all have ended. */
   failAll(error: CllmError, now: number): void {
     this.logger.error({ code: error.code, err: error.cause ?? error }, error.message)
-    // The last event of some was published already.
+    // Requests that are leaving may have had their last event: they keep their own end.
     const ends = [...this.#leaving, ...this.all().map((sequence) => [sequence, error] as const)]
     this.#leaving.clear()
     let isBroken = false
@@ -255,24 +256,24 @@ export class RequestTable {
     if (isBroken) throw error
   }
 
-  /** One that may be admitted: what is computed of its prompt, or will be, is noted. */
+  /** Looks for the prefix of a request that may be admitted: being computed by another request, or in files. */
   #findPrefix(sequence: Sequence, now: number): void {
     try {
       this.sharing.onWaiting(sequence, now)
       this.kv.onWaiting(sequence)
     } catch (error) {
-      // Here a plug-in's KV cache is first asked: what it throws is to end this request, not the process.
+      // This is the first call to a plug-in's KV cache: its error must end this request, not the process.
       this.mark(sequence, CllmError.from(error))
     }
   }
 
-  /** Drops tokens of a full slot, as often as its request goes on: always after the same ones. */
+  /** Drops tokens of a full slot (context shift), always at the same points of a sequence. */
   #makeRoom(sequence: Sequence, now: number): void {
     const { shift, contextSize } = sequence.request
     if (shift === undefined || sequence.slotTokens < contextSize) return
     if (sequence.finish !== undefined || sequence.remainingTokens === 0) return
     this.kv.shift(sequence, shift.keep, shift.discard)
-    // No request waits for what it would have computed.
+    // Its tokens can no longer be copied: no request waits for them any more.
     this.sharing.onAdvanced(sequence, Infinity, now)
   }
 
@@ -284,7 +285,7 @@ export class RequestTable {
     try {
       sequence.sampler?.dispose()
     } catch (error) {
-      // Its request, and all others, are to end all the same.
+      // The request has to end all the same.
       this.logger.error({ err: error }, 'a sampler could not be disposed of')
     }
     sequence.sampler = undefined

@@ -22,13 +22,13 @@ import type { Program } from '../programs/program.js'
 import type { SequenceDrafts } from '../speculation/sequence-drafts.js'
 import type { StopMatcher } from './stop-matcher.js'
 
-/** What leaves a full slot: the tokens from `keep` on, `discard` of them. */
+/** Which tokens leave a full slot: `discard` tokens from index `keep` on. */
 export interface ShiftPlan {
   readonly keep: number
   readonly discard: number
 }
 
-/** What a request has where it says nothing. */
+/** Defaults of a request's fields. */
 export const requestDefaults = {
   maxTokens: 100,
   priority: 0,
@@ -42,7 +42,7 @@ export const requestDefaults = {
 
 type Filled = 'id' | keyof typeof requestDefaults
 
-/** What it may have as its client wrote it. */
+/** Optional fields that are kept as the client sent them. */
 type Kept = 'session' | 'sample' | 'slot' | 'keepMs' | 'modelWait' | 'drawLogprobs' | 'continued'
 
 /** A valid request with its defaults filled in; its prompt is the {@link Sequence}'s. */
@@ -56,22 +56,22 @@ export interface SequenceRequest
   readonly adapters: RequestAdapters
   /** Only requests of one group share a step: those with the same adapters. */
   readonly stepGroup: string | undefined
-  /** When its program's next request is to be expected. */
+  /** The client's hint when its program's next request comes, see `RequestScheduling`. */
   readonly retainMs: number | undefined
-  /** Number of likeliest tokens reported with each token; undefined: no probabilities, or those of the draw. */
+  /** The number of candidates reported with each token; undefined: no log probabilities, or `drawLogprobs`. */
   readonly logprobs: number | undefined
-  /** The same for each token of the prompt, where its first token is yet to come. */
+  /** The same for each token of the prompt; undefined also where another engine has already sent the first token. */
   readonly promptLogprobs: number | undefined
-  /** What leaves its slot when that is full; undefined: the request ends. */
+  /** Which tokens leave its slot when that is full; undefined: the request ends. */
   readonly shift: ShiftPlan | undefined
   /** Adds the texts of tokens to probabilities. */
   readonly describe: (token: TokenId, logprobs: OutputLogprobs) => TokenLogprobs
   /** Tokens that its slot can hold. */
   readonly contextSize: number
-  /** Only requests of one scope share computed tokens. */
+  /** Only requests of the same scope share computed tokens. */
   readonly scope: string
   readonly decoder: TokenDecoder
-  /** None: no stop texts. */
+  /** Undefined: no stop texts. */
   readonly stopMatcher: StopMatcher | undefined
 }
 
@@ -90,7 +90,7 @@ export class Sequence implements SequenceView {
   readonly session: string | undefined
   readonly stepGroup: string | undefined
   readonly maxTokens: number
-  /** Whether an end-of-generation token ends it; a constraint allows one only where it must end. */
+  /** Whether an end-of-generation token ends it. With a constraint always, as that allows one only at its end. */
   readonly mayEnd: boolean
   state: RequestState = 'queued'
   /** Whether it has not ended. */
@@ -98,57 +98,58 @@ export class Sequence implements SequenceView {
   readonly promptTokens: number
   readonly chain: BlockChain
   computedTokens = 0
-  /** How many of its tokens were dropped from its slot: {@link SequenceRequest.shift}. */
+  /** The number of its tokens that were dropped from its slot, see {@link SequenceRequest.shift}. */
   discarded = 0
-  /** Tokens of its prompt that were reported; undefined: nothing yet. */
+  /** Prompt tokens reported by `progress` events; undefined: none yet. */
   reportedTokens: number | undefined
   slot: SlotId | undefined
-  /** Whether its slot may hold something else: a step failed on it. */
+  /** Whether its slot's content is unknown, as a step has failed on it. */
   isInDoubt = false
   sampler: Sampler | undefined
-  /** What it belongs to; undefined: it stands alone, as far as is known. */
+  /** Its program; undefined: none is known. */
   program: Program | undefined
-  /** The conversation of its prompt, until it is queued; undefined: it is no conversation. */
+  /** The messages of its prompt, until it is queued; undefined: the prompt is no conversation. */
   messages: readonly ChatMessage[] | undefined
-  /** Where its prompt parts from that of the call before; undefined: nowhere. */
+  /** Where its prompt begins to differ from the call before; undefined: nowhere. */
   parting: PromptParting | undefined
-  /** Where its first tokens were, as far as that is known. */
+  /** Where its cached tokens came from, if that is known. */
   origin: CacheOrigin | undefined
-  /** After how many of its tokens a chunk ends, rising: there a checkpoint is saved. */
+  /** Token counts after which a chunk must end, in rising order, as a checkpoint is saved there. */
   stops: number[] = []
-  /** Guesses of its next tokens, where there are to be any. */
+  /** Its draft tokens; undefined: no speculative decoding. */
   drafts: SequenceDrafts | undefined
   preemptions = 0
-  /** Steps that prefilled it, including generated tokens after a preemption. */
+  /** Steps that prefilled it; after a preemption also with generated tokens. */
   prefillChunks = 0
-  /** The index of the first token that was ever computed for it, before or after a preemption. */
+  /** The lowest index of a token that was ever computed for it, before or after a preemption. */
   firstComputed: number | undefined
-  /** The forecast at arrival, where it had to wait or its client asked. */
+  /** The forecast at arrival, if it had to wait or its client asked for one. */
   forecast: Forecast | undefined
-  /** The time by which it has its place in the queue, and its turn among those of one time. */
+  /** The time by which the queue is sorted. */
   queuedAt: number
+  /** The order among requests of the same time. */
   turn = 0
-  /** Probabilities of the output tokens whose events are still due. */
+  /** Log probabilities of the generated tokens without events yet. */
   readonly logprobs: OutputLogprobs[] = []
-  /** Probabilities of the prompt's tokens from the second on, as far as it is computed. */
+  /** Log probabilities of the prompt's tokens from the second on, as far as they are computed. */
   readonly promptLogprobs: OutputLogprobs[] = []
-  /** Output tokens whose events were made. */
+  /** Generated tokens whose events were made. */
   emittedTokens = 0
-  /** Whether its `end` event was made, though it may have its slot yet. */
+  /** Whether its `end` event was made; it may still have its slot. */
   hasEnded = false
-  /** Where its prompt has vectors in place of tokens; undefined: nowhere. */
+  /** The spans of its prompt that have vectors in place of tokens; undefined: none. */
   media: readonly MediaSpan[] | undefined
-  /** Milliseconds for which it waited for the encoder before it was queued, by reason: for its report. */
+  /** Milliseconds that it waited for the encoder before it was queued, by reason; for its report. */
   encodeWait: Readonly<Record<'encode' | 'encoder', number>> | undefined
-  /** Why generation ended, once it has; its last events may still be due. */
+  /** Why generation ended; undefined until then. Its last events may still be unpublished. */
   finish: FinishReason | undefined
   admittedAt: number | undefined
   firstTokenAt: number | undefined
   lastTokenAt: number | undefined
 
   /**
-   * @param tokens - the prompt, from now on the sequence's own: prompt and output so far
-   * @param kv - knows how many of its tokens need not be computed while it waits
+   * @param tokens - the prompt; the sequence owns the list and appends generated tokens
+   * @param kv - tells how many of its tokens are cached while it waits
    */
   constructor(
     readonly request: SequenceRequest,
@@ -176,7 +177,7 @@ export class Sequence implements SequenceView {
     return this.tokens.length - this.promptTokens
   }
 
-  /** Prompt tokens that were found in slots and never computed for it. */
+  /** Prompt tokens that were cached and never computed for it. */
   get cachedTokens(): number {
     return Math.min(this.firstComputed ?? 0, this.promptTokens)
   }
@@ -186,7 +187,7 @@ export class Sequence implements SequenceView {
     return this.computedTokens - this.discarded
   }
 
-  /** Whether another request may use what its slot holds. */
+  /** Whether other requests may use its slot's content. */
   get isShared(): boolean {
     return this.request.cache && this.discarded === 0 && !this.isInDoubt
   }
@@ -196,9 +197,9 @@ export class Sequence implements SequenceView {
   }
 
   /**
-   * Maximum tokens of its next chunk. Tokens that another engine sampled are computed apart from the
-   * prompt and in small chunks: llama.cpp sums in another order in large ones (of 120 greedy streams of
-   * stories15m, 110 continued identically with large chunks, 120 with small ones).
+   * The most tokens of its next chunk. Tokens that another engine sampled are computed separately from the prompt and
+   * in small chunks: in large chunks llama.cpp adds in another order (of 120 greedy streams of stories15m, 110 continued
+   * identically with large chunks, 120 with small ones).
    */
   get mostNow(): number {
     const { shift, contextSize, continued, promptLogprobs } = this.request
@@ -210,7 +211,7 @@ export class Sequence implements SequenceView {
     return Math.min(most, left > 0 ? left : replayChunk)
   }
 
-  /** What may come next, as far as its answer and its slot have room for more than the next token. */
+  /** Its draft, limited to the tokens for which its answer and its slot have room. */
   get draft(): DraftView | undefined {
     if (this.drafts === undefined || this.state !== 'decoding') return undefined
     if (this.tokens.length - this.computedTokens !== 1) return undefined
@@ -227,7 +228,7 @@ export class Sequence implements SequenceView {
     return this.state === 'prefilling' || this.state === 'decoding'
   }
 
-  /** Token counts so far and where its time went, as its `end` event has them. */
+  /** Token counts and timings so far, as its `end` event has them. */
   account(now: number): { readonly usage: Usage; readonly timings: Timings } {
     const { promptTokens, cachedTokens, emittedTokens: generatedTokens } = this
     const admitted = this.admittedAt ?? now
@@ -255,7 +256,7 @@ export class Sequence implements SequenceView {
     }
     this.emittedTokens = tokens.length
     if (tokens.length === 0 || firstTokenMs === undefined) return
-    // The admission time on the first engine is unknown; all up to the first token counts as waiting.
+    // The admission time on the first engine is unknown: the time up to the first token counts as waiting.
     this.firstTokenAt = this.admittedAt = this.arrival + firstTokenMs
   }
 }

@@ -1,21 +1,21 @@
-/** What became certain with a piece of text. */
+/** The result of adding a piece of text. */
 export interface StopMatch {
-  /** Text that no stop text can take back any more. */
+  /** Text that is certainly not part of a stop text. */
   readonly text: string
-  /** The stop text that was met; the text ends before it. */
+  /** The stop text that was found; `text` ends before it. */
   readonly stop?: string
 }
 
 /**
- * Finds stop texts in a stream of pieces. It holds back what may be the beginning of one and never
- * lets a part of one through.
+ * Finds stop texts in a stream of pieces. Holds back text that may be the beginning of a stop text, so that no part of
+ * one gets through.
  */
 export class StopMatcher {
   #held = ''
 
   constructor(private readonly stops: readonly string[]) {}
 
-  /** Adds a piece of text; returns what became certain with it. */
+  /** Adds a piece of text; returns the text that can be shown now. */
   push(piece: string): StopMatch {
     const text = this.#held + piece
     const met = this.#find(text)
@@ -28,14 +28,14 @@ export class StopMatcher {
     return { text: text.slice(0, certain) }
   }
 
-  /** Ends the text: gives out what was held back. */
+  /** Ends the text: returns what was held back. */
   end(): string {
     const text = this.#held
     this.#held = ''
     return text
   }
 
-  /** The stop text that is met first; of several at one place the longest. */
+  /** The first stop text in the text; of several at one place the longest. */
   #find(text: string): { index: number; stop: string } | undefined {
     let best: { index: number; stop: string } | undefined
     for (const stop of this.stops) {
@@ -48,7 +48,7 @@ export class StopMatcher {
     return best
   }
 
-  /** Length of the longest end of the text that begins a stop text. */
+  /** Length of the longest end of the text that is the beginning of a stop text. */
   #possibleStart(text: string): number {
     let longest = 0
     for (const stop of this.stops) {
