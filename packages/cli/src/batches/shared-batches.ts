@@ -89,10 +89,10 @@ const resultsAtOnce = 100
 function sharedAnswers(store: SharedBatchStore, results: SharedResults): BatchAnswers {
   return {
     open: async ({ id, request_counts: { total } }) => await results.open(id, total),
-    has: async (batch, { line }) => await results.has(batch, line),
+    stateOf: async (batch, { line }) =>
+      (await results.has(batch, line)) ? await results.state(batch) : 'due',
     add: async (batch, { line }, kind, answer) =>
       await results.add(batch, line, kind, JSON.stringify(answer)),
-    state: async (batch) => await results.state(batch),
     counts: async (batch) => await results.counts(batch),
     async close({ object, owner }, now) {
       const { id: batch } = object

@@ -47,6 +47,8 @@ const mendMs = 60_000
 export class BatchRunner {
   /** Lines that are computed here, by their batch. */
   readonly #computed = new Map<string, Map<AbortController, Promise<unknown>>>()
+  /** Batches that end here now. */
+  readonly #ending = new Set<string>()
   /** Since when keys of batches are unknown here, by their hashes. */
   readonly #unknownSince = new Map<string, number>()
   #isWatching = false
@@ -150,9 +152,9 @@ export class BatchRunner {
     if (kept?.object.status !== 'in_progress') return undefined
     const { input_file_id: input, endpoint } = kept.object
     const line = { ...parseLine(await store.textOf(input, job), endpoint), line: job.line }
-    let added: Added | number | undefined
-    if (await answers.has(id, line)) added = await answers.state(id)
-    else {
+    let added: 'due' | Added | number | undefined = await answers.stateOf(id, line)
+    // an answer that comes while the files are made would be in them and not in the counts
+    if (added === 'due' && !this.#ending.has(id)) {
       const left = new AbortController()
       const here = entryOf(this.#computed, id, () => new Map())
       const answered = this.#answer(kept, line, AbortSignal.any([closed, left.signal]))
@@ -222,10 +224,16 @@ export class BatchRunner {
     return undefined
   }
 
-  /** Makes files of a batch's answers, and ends it; done again after a crash, it makes the same files. */
+  /** Ends a batch; nobody here begins another line of it meanwhile. */
   async #close(id: string, as: BatchEnd): Promise<void> {
-    const { store, answers, queue } = this.parts
+    this.#ending.add(id)
     await this.#leaveLines(id)
+    await this.#makeFiles(id, as).finally(() => this.#ending.delete(id))
+  }
+
+  /** Makes files of a batch's answers, and ends it; done again after a crash, it makes the same files. */
+  async #makeFiles(id: string, as: BatchEnd): Promise<void> {
+    const { store, answers, queue } = this.parts
     const kept = await store.get('batches', id)
     if (kept !== undefined && isUnderWay(kept.object)) {
       const now = secondsNow(this.parts)

@@ -59,8 +59,8 @@ export type Added = 'open' | 'whole' | 'closed'
 export interface BatchAnswers {
   /** Begins to take a batch's answers; done twice, it changes nothing. */
   open(batch: BatchObject): Promise<void>
-  /** Whether a line has its answer. */
-  has(batch: string, line: NumberedBatchLine): Promise<boolean>
+  /** Whether a line needs an answer: `due`; else what adding one would say now. */
+  stateOf(batch: string, line: NumberedBatchLine): Promise<'due' | Added>
   /** Adds the answer of a line that has none. */
   add(
     batch: string,
@@ -68,8 +68,6 @@ export interface BatchAnswers {
     kind: 'completed' | 'failed',
     answer: object,
   ): Promise<Added>
-  /** What adding would say now. */
-  state(batch: string): Promise<Added>
   /** How many there are; undefined before they are opened and after they are removed. */
   counts(batch: string): Promise<BatchObject['request_counts'] | undefined>
   /** Makes files of what there is; undefined where another server has ended the batch meanwhile. */

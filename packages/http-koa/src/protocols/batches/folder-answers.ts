@@ -33,22 +33,18 @@ export class FolderAnswers implements BatchAnswers {
     this.#open.set(id, { total, completed, failed })
   }
 
-  async has(batch: string, { custom_id: id }: NumberedBatchLine): Promise<boolean> {
+  async stateOf(batch: string, { custom_id: id }: NumberedBatchLine): Promise<'due' | Added> {
     const answered = this.#open.get(batch)
-    return answered !== undefined && (answered.completed.has(id) || answered.failed.has(id))
+    if (answered === undefined) return 'closed'
+    return answered.completed.has(id) || answered.failed.has(id) ? stateOf(answered) : 'due'
   }
 
   async add(batch: string, { custom_id: id }: NumberedBatchLine, kind: Ending, answer: object) {
-    await this.folder.append(outputIds(batch)[kind], answer, this.isHeld)
-    this.#open.get(batch)?.[kind].add(id)
-    return await this.state(batch)
-  }
-
-  async state(batch: string): Promise<Added> {
     const answered = this.#open.get(batch)
     if (answered === undefined) return 'closed'
-    const { completed, failed, total } = answered
-    return completed.size + failed.size >= total ? 'whole' : 'open'
+    await this.folder.append(outputIds(batch)[kind], answer, this.isHeld)
+    answered[kind].add(id)
+    return stateOf(answered)
   }
 
   async counts(batch: string): Promise<BatchObject['request_counts'] | undefined> {
@@ -80,6 +76,9 @@ export class FolderAnswers implements BatchAnswers {
     this.#open.delete(batch)
   }
 }
+
+const stateOf = ({ completed, failed, total }: Answered): Added =>
+  completed.size + failed.size >= total ? 'whole' : 'open'
 
 async function readIds(folder: BatchFolder, file: string): Promise<Set<string>> {
   const ids = new Set<string>()

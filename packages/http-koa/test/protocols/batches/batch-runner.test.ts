@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Logger, SimulatedClock, systemRandom } from '@cllm/core'
+import { type Logger, silentLogger, SimulatedClock, systemRandom } from '@cllm/core'
 import { overriding } from '@cllm/host'
 import type { BatchObject } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
@@ -9,7 +9,7 @@ import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
 import { isUnderWay, newId, outputIds } from '../../../src/protocols/batches/batch-objects.js'
 import { BatchRunner } from '../../../src/protocols/batches/batch-runner.js'
 import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
-import type { SendLine } from '../../../src/protocols/batches/batch-lines.js'
+import type { BatchLine, SendLine } from '../../../src/protocols/batches/batch-lines.js'
 import { madePipe, until } from '../../serve.js'
 
 const endpoint = '/v1/chat/completions'
@@ -126,6 +126,25 @@ t.test('where nothing can be written, a batch can be cancelled, and expires', as
   await until(() => log.length > logged)
   clock.advance(82_800_000)
   t.match(await ended(left), { status: 'expired', expired_at: 86_401 })
+})
+
+t.test('no line begins while its batch expires', async (t) => {
+  const send: SendLine = async (_line, _owner, left) => {
+    if (asked.length <= 3) await once(left, 'abort')
+    return { status: 200, body: 'fine', retryAfter: undefined }
+  }
+  const { create, clock, ended, folder, asked } = await running(t, { send })
+  const id = await create(linesOf(30))
+  await until(() => asked.length === 3)
+  clock.advance(86_400_000)
+  const counts = { total: 30, completed: 0, failed: 0 }
+  t.match(await ended(id), { status: 'expired', output_file_id: null, request_counts: counts })
+  t.equal(asked.length, 3)
+  const hold = async () => ({ lost: new AbortController().signal, isHeld: () => true })
+  const { answers } = openFolder(folder, { clock, logger: silentLogger, hold })
+  const late = { line: 4, ...(JSON.parse(lineOf(3)) as BatchLine) }
+  t.equal(await answers.add(id, late, 'completed', {}), 'closed')
+  await t.rejects(folder.sizeOf(outputIds(id).completed), { code: 'not_found' })
 })
 
 t.test('a line that is left is no failure', async (t) => {
