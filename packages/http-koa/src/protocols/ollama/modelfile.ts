@@ -117,7 +117,7 @@ function* instructionsOf(text: string) {
   for (let at = 0; at < lines.length; at++) {
     const line = lines[at]!.trimStart()
     if (line === '' || line.startsWith('#')) continue
-    const [, word = '', rest = ''] = /^(\w+)\s*(.*)$/.exec(line) ?? []
+    const [, word = '', rest = ''] = /^(\w+)\s*(.*)$/s.exec(line) ?? []
     let value = rest
     const begin = value.indexOf(quotes)
     if (begin >= 0 && value.indexOf(quotes, begin + 3) < 0) {

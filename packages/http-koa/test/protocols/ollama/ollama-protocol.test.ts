@@ -524,6 +524,8 @@ testEach('what a model may be made of, and called', async (t) => {
   for (const [body, error] of wrong) t.match(await make(body), [400, error])
   const modelfile = `FROM ${id}\nPARAMETER stop 42\nPARAMETER stop true\nPARAMETER num_predict 2`
   t.same(await make({ modelfile }), [200, 'success'])
+  const ofWindows = `# mine\n\n${modelfile}\nSYSTEM a\u2028b\n`.replaceAll('\n', '\r\n')
+  t.same(await make({ modelfile: ofWindows }), [200, 'success'])
   const options = { temperature: 0.5, mine: 1 }
   const asked = { model: 'own', prompt: 'euro', stream: false, options }
   t.match(await ask('/api/generate', asked), { status: 200, json: { eval_count: 2 } })
