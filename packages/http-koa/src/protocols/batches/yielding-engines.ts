@@ -29,6 +29,10 @@ export function yieldingEngines(
   })
   return wrapEngines(waiting, (client) =>
     overriding(client, {
+      async embed(input, options) {
+        await throttle.released(options?.signal ?? new AbortController().signal)
+        return await client.embed(input, options)
+      },
       submit(request, options) {
         const { sampling = {} } = request
         const seed = sampling.seed ?? seedOfLine() ?? services.random.uint32()

@@ -659,6 +659,22 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   t.ok(Math.max(...besides) <= 1, 'nothing ran beside the others')
 })
 
+t.test('what a batch embeds waits for clients, too', async (t) => {
+  const clock = new SimulatedClock(1000)
+  const throttle = new BatchThrottle({ clock, share: 0 })
+  const vector = { vector: [1], promptTokens: 1 }
+  const client = { embed: async () => vector }
+  const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
+  const lines = yieldingEngines(directory, throttle, { clock, random: systemRandom }).open()
+  const visit = throttle.onSubmit()
+  let made: unknown
+  const embedding = lines.embed({ text: 'a' }).then((one) => (made = one))
+  await drive(clock, pause(clock, 1000))
+  t.equal(made, undefined)
+  visit.onEnd(clock.now())
+  t.equal(await embedding, vector)
+})
+
 t.test('clients have their first tokens as soon beside a batch as without one', async (t) => {
   /** 60 clients that come at any time, with 40 tokens of prompt; the times to their first tokens. */
   const side = async (workers: number) => {
