@@ -2,7 +2,7 @@ import type { Clock, EngineClient, EngineDirectory, GenerateRequest, Logger } fr
 import { CllmError, defined, type GenerateEvent, silentLogger, synchronous } from '@cllm/core'
 import { overriding, watchStream } from '@cllm/host'
 import { mayChangeServer, requestScope } from '../security/authenticate.js'
-import type { RequestObserver, RequestWatch } from '../routes/koa-context.js'
+import { goesOn, type RequestObserver, type RequestWatch } from '../routes/koa-context.js'
 
 /** The same models with other clients, each of them for as long as its request (`until`). */
 export function wrapEngines(
@@ -83,7 +83,10 @@ export function watchEngines(
         const owned = isGuarded ? ofKeysTenant(request) : request
         return watchStream(client.submit(owned, options), {
           onEvent,
-          onEnd: (error) => onEvent(undefined, error),
+          onEnd(error) {
+            const isPart = error !== undefined && options?.signal?.reason === goesOn
+            onEvent(undefined, isPart ? goesOn : error)
+          },
         })
       },
       async embed(input, options) {

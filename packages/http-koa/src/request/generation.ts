@@ -191,18 +191,22 @@ async function* withoutAnswer(events: GenerationEvents): GenerationEvents {
 /**
  * Starts several requests at once; when one is refused, the others are cancelled. The first has the id
  * of the answer, as in {@link startGeneration}.
+ *
+ * @param signals - end each of them; default: the client leaves
  */
 export async function startGenerations(
   call: Call,
   client: EngineClient,
   requests: readonly GenerateRequest[],
+  signals: readonly AbortSignal[] = [],
 ): Promise<Generation[]> {
-  if (requests.length === 1) return [await startGeneration(call, client, requests[0]!)]
+  if (requests.length === 1) return [await startGeneration(call, client, requests[0]!, signals[0])]
   const refused = new AbortController()
   // A signal each: Node warns of a leak where more than ten listen to one.
-  const either = () => AbortSignal.any([call.signal, refused.signal])
+  const either = (sample: number) =>
+    AbortSignal.any([signals[sample] ?? call.signal, refused.signal])
   const starting = requests.map((request, sample) =>
-    startGeneration(call, client, { ...request, sample }, either(), sample === 0),
+    startGeneration(call, client, { ...request, sample }, either(sample), sample === 0),
   )
   try {
     return await Promise.all(starting)

@@ -1,6 +1,7 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
-import { InFlightRequest, requestId } from '@cllm/host'
+import { InFlightRequest } from '@cllm/host'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
+import { goesOn } from '../routes/koa-context.js'
 import type { Call } from '../routes/route.js'
 import type { Generation, GenerationEvent } from './generation.js'
 import { startGeneration, startGenerations } from './generation.js'
@@ -31,19 +32,26 @@ export async function startThinking(
   limit: ThinkingLimit | undefined,
 ): Promise<Generation[]> {
   const all = requests.length === 1 ? requests : requests.map((one, sample) => ({ ...one, sample }))
-  const generations = await startGenerations(call, client, all)
   const thinking = limit?.form.thinks === true ? limit.form.format.thinking : undefined
-  if (limit === undefined || thinking === undefined) return generations
-  return generations.map((generation, index) => ({
-    ...generation,
-    events: limited(call, client, { request: all[index]!, generation, limit, ...thinking }),
-  }))
+  if (limit === undefined || thinking === undefined) {
+    return await startGenerations(call, client, all)
+  }
+  const leaving = all.map(() => new AbortController())
+  const signals = leaving.map(({ signal }) => AbortSignal.any([call.signal, signal]))
+  const generations = await startGenerations(call, client, all, signals)
+  return generations.map((generation, index) => {
+    const leave = (): void => leaving[index]!.abort(goesOn)
+    const parts = { request: all[index]!, generation, limit, leave, ...thinking }
+    return { ...generation, events: limited(call, client, parts) }
+  })
 }
 
 interface Limited {
   readonly request: GenerateRequest
   readonly generation: Generation
   readonly limit: ThinkingLimit
+  /** Ends the generation, which then goes on as another one. */
+  readonly leave: () => void
   readonly open: string
   readonly close: string
 }
@@ -51,9 +59,9 @@ interface Limited {
 async function* limited(
   call: Call,
   client: EngineClient,
-  { request, generation, limit, open, close }: Limited,
+  { request, generation, limit, leave, open, close }: Limited,
 ): AsyncGenerator<GenerationEvent> {
-  const { clock, random } = call
+  const { clock } = call
   const entry = new InFlightRequest(generation.id, request, clock.now())
   entry.isAccepted = true
   /** The last of its text, in which a mark or a sentence may end. */
@@ -71,8 +79,9 @@ async function* limited(
     if (!hasBegun || hasEnded) continue
     thoughts++
     if (thoughts < limit.budget) continue
-    // leaving the loop cancels the request
-    if (sentenceEnd.test(tail) || thoughts >= limit.budget + slack) break
+    if (!sentenceEnd.test(tail) && thoughts < limit.budget + slack) continue
+    leave()
+    break
   }
   // a constraint says itself what stands behind the mark
   const ending = request.sampling?.constraint === undefined ? `\n${close}\n\n` : `\n${close}`
@@ -81,8 +90,8 @@ async function* limited(
   yield { type: 'token', token: closing[0] ?? 0, text: ending }
   const continued = {
     ...entry.continuedAt(clock.now()),
-    // the answer's own id stays with the first part
-    id: requestId(random),
+    // the answer's own id stays with the first part; the log finds both by it
+    id: `${generation.id}~`,
     maxTokens: Math.max(request.maxTokens ?? 100, entry.tokens.length + 1),
     progress: false,
   }

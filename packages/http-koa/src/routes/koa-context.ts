@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { CllmError } from '@cllm/core'
 import type {
-  CllmError,
   EngineDirectory,
   Protocol,
   TransportContext,
@@ -87,9 +87,15 @@ export interface ObservedRequest {
 export interface RequestWatch {
   /** An event of the request, with the time of the clock. */
   onEvent(event: GenerateEvent, now: number): void
-  /** The request ended or failed; `cancelled` when its client left. */
+  /** The request ended or failed; `cancelled` when its client left, {@link goesOn} when the rest is another request. */
   onEnd(now: number, error?: CllmError): void
 }
+
+/**
+ * Ends a request that goes on later as another one, which is `continued`: a batch made room for a client, or thoughts
+ * reached their budget. Its signal aborts with this, as the reason.
+ */
+export const goesOn = new CllmError('cancelled', 'The request goes on as another one')
 
 /** Watches nothing. */
 export const unwatched: RequestWatch = Object.freeze({ onEvent() {}, onEnd() {} })

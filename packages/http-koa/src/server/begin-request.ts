@@ -22,33 +22,44 @@ interface Figures {
   finish?: string
 }
 
+/** A request whose answer is not over. */
+interface OpenRequest {
+  readonly began: number
+  readonly figures: Figures
+  /** When its first and its last token came. */
+  firstAt?: number
+  lastAt?: number
+}
+
 /** The requests whose answers are not over, by the ids that the engine's requests have from them. */
-export type OpenRequests = Map<string, { readonly began: number; readonly figures: Figures }>
+export type OpenRequests = Map<string, OpenRequest>
 
 /** Notes what requests generate. Of several answers to one request it notes nothing: there is no one figure. */
 export const noteFigures = (open: OpenRequests): RequestObserver => ({
-  onSubmit({ model, request: { id = '', sample } }) {
-    const { began, figures } = open.get(id) ?? {}
-    if (figures === undefined || sample !== undefined) return unwatched
+  onSubmit({ model, request: { id = '', sample, continued } }) {
+    // what goes on with a request has a sign behind its id
+    const entry = open.get(id.replace(/~$/, ''))
+    if (entry === undefined || sample !== undefined) return unwatched
+    const { began, figures } = entry
     figures.model = model
-    let [first, last] = [0, 0]
     return {
       onEvent(event, now) {
         if (event.type === 'start') figures.promptTokens ??= event.promptTokens
         if (event.type === 'end') {
           figures.finish = event.reason
-          figures.cachedTokens ??= event.usage.cachedTokens
+          if (continued === undefined) figures.cachedTokens ??= event.usage.cachedTokens
         }
         if (event.type !== 'token') return
-        figures.ttftMs ??= tenth(now - began!)
+        figures.ttftMs ??= tenth(now - began)
         figures.generatedTokens = (figures.generatedTokens ?? 0) + 1
-        first ||= now
-        last = now
+        entry.firstAt ??= now
+        entry.lastAt = now
       },
       onEnd(_now, error) {
         if (error !== undefined) figures.finish = error.code
         const { generatedTokens = 0 } = figures
-        const seconds = (last - first) / 1000
+        const { firstAt = 0, lastAt = 0 } = entry
+        const seconds = (lastAt - firstAt) / 1000
         if (seconds > 0) figures.tokensPerSecond = tenth((generatedTokens - 1) / seconds)
       },
     }

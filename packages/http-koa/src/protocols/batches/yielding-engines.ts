@@ -10,6 +10,7 @@ import {
 } from '@cllm/core'
 import { InFlightRequest, overriding } from '@cllm/host'
 import { wrapEngines } from '../../engines/watch-engines.js'
+import { goesOn } from '../../routes/koa-context.js'
 import { batchScope, type Throttle } from './batch-throttle.js'
 import { createHash } from 'node:crypto'
 
@@ -59,7 +60,7 @@ async function* yielding(
     await throttle.released(signal)
     entry.resume(clock.now())
     const leaving = new AbortController()
-    const stopWatching = throttle.onThrottled(() => leaving.abort())
+    const stopWatching = throttle.onThrottled(() => leaving.abort(goesOn))
     const either = AbortSignal.any([signal, leaving.signal])
     try {
       for await (const event of submit(entry.continuedAt(clock.now()), either)) {

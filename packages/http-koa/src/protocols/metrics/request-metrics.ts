@@ -1,10 +1,11 @@
 import type { CllmError } from '@cllm/core'
 import { createMetrics, type Metrics, type Registry } from './create-metrics.js'
-import type {
-  EmbeddedInput,
-  ObservedRequest,
-  RequestObserver,
-  RequestWatch,
+import {
+  type EmbeddedInput,
+  goesOn,
+  type ObservedRequest,
+  type RequestObserver,
+  type RequestWatch,
 } from '../../routes/koa-context.js'
 import { embeddingMetrics, requestMetrics } from './metric-table.js'
 
@@ -57,6 +58,9 @@ export class RequestMetrics implements RequestObserver {
       if (policy === undefined) void this.#observeLater(model, name, value)
       else metrics[name].observe({ model_name: model, policy }, value)
     }
+    const { continued } = request
+    // the first token of what goes on is no first one
+    const hasTokens = continued !== undefined && continued.tokens.length > 0
     let hasStarted = false
     let last: number | undefined
     return {
@@ -64,10 +68,10 @@ export class RequestMetrics implements RequestObserver {
         if (event.type === 'start') {
           hasStarted = true
           const most = request.maxTokens ?? defaultMaxTokens
-          observe('cllm_request_params_max_tokens', most)
+          if (continued === undefined) observe('cllm_request_params_max_tokens', most)
         } else if (event.type === 'token') {
-          if (last === undefined) observe('cllm_time_to_first_token_seconds', (now - at) / 1000)
-          else observe('cllm_inter_token_latency_seconds', (now - last) / 1000)
+          if (last !== undefined) observe('cllm_inter_token_latency_seconds', (now - last) / 1000)
+          else if (!hasTokens) observe('cllm_time_to_first_token_seconds', (now - at) / 1000)
           last = now
         } else if (event.type === 'end') {
           const { queueMs, prefillMs, decodeMs, totalMs } = event.timings
@@ -89,6 +93,7 @@ export class RequestMetrics implements RequestObserver {
         }
       },
       onEnd(_now, error) {
+        if (error === goesOn) return
         const outcome = error === undefined ? 'done' : outcomeOf(error, hasStarted)
         const counted = { model_name: model, outcome, code: error?.code ?? '' }
         metrics.cllm_requests_total.inc(counted)

@@ -22,6 +22,7 @@ import {
   hashKey,
   keyRing,
   openAiProtocol,
+  type RequestObserver,
   Services,
   usageProtocol,
 } from '@cllm/http-koa'
@@ -31,6 +32,7 @@ import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
 import { BatchThrottle } from '../../../src/protocols/batches/batch-throttle.js'
 import { yieldingEngines } from '../../../src/protocols/batches/yielding-engines.js'
 import { watchEngines } from '../../../src/engines/watch-engines.js'
+import { goesOn } from '../../../src/routes/koa-context.js'
 import { testEach } from '../../each-client.js'
 import { rawRequest, serve, type ServeOptions, until, warningsIn } from '../../serve.js'
 
@@ -620,7 +622,11 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
   const throttle = new BatchThrottle({ clock, share: 0 })
   const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
-  const watched = watchEngines(directory, { observers: [throttle], clock })
+  const ends: unknown[] = []
+  const observer: RequestObserver = {
+    onSubmit: () => ({ onEvent() {}, onEnd: (_now, error) => void ends.push(error) }),
+  }
+  const watched = watchEngines(directory, { observers: [throttle, observer], clock })
   const lines = yieldingEngines(watched, throttle, { clock, random: systemRandom }).open()
   const request: GenerateRequest = {
     prompt: { tokens: [5, 6, 7] },
@@ -657,6 +663,8 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   t.same(shown(resumed), shown(alone), 'the same tokens, one start and one end')
   t.equal(besides.length, 12)
   t.ok(Math.max(...besides) <= 1, 'nothing ran beside the others')
+  const told = ends.map((error) => (error === undefined ? 'done' : error === goesOn))
+  t.same(told.toSorted(), ['done', 'done', 'done', 'done', true, true, true])
 })
 
 t.test('what a batch embeds waits for clients, too', async (t) => {

@@ -4,6 +4,7 @@ import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/testing
 import {
   anthropicProtocol,
   type KoaProtocol,
+  metricsProtocol,
   openAiProtocol,
   type RequestObserver,
   usageProtocol,
@@ -853,7 +854,7 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
   const errors = { name: 'error', body: () => ({}) }
   const watch: KoaProtocol = { name: 'watch', routes: [], errors, observe: () => [observer] }
   const server = await serve({
-    protocols: [openAiProtocol(), anthropicProtocol(), usage, watch],
+    protocols: [openAiProtocol(), anthropicProtocol(), usage, watch, metricsProtocol()],
     backend: {
       contextSize: 1024,
       details: { chatTemplate: '{{ messages }}<think></think>' },
@@ -884,6 +885,12 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
   const used = await (await server.get('/admin/usage?by=model')).json()
   const one = { requests: 1, unfinished: 0, prompt_tokens }
   t.match(used, { usage: [one] }, 'both parts are one request')
+  const metrics = await (await server.get('/metrics')).text()
+  const counted = metrics.match(/^cllm_(requests_total|time_to_first_token_seconds_count).*/gm)
+  t.match(counted, [/outcome="done".* 1$/, /} 1$/])
+  const logged = server.log.find(({ message }) => message === 'request')?.fields
+  t.match(logged, { finish: 'stop', promptTokens: prompt_tokens, generatedTokens: Number })
+  t.notOk('cachedTokens' in logged!, 'the engine that ended it knows of the first part alone')
   const [, second] = submitted
   const { completion_tokens } = limited['usage'] as { completion_tokens: number }
   t.equal(second?.continued?.tokens.length, completion_tokens - 5, 'all but what came behind them')
