@@ -14,7 +14,6 @@ import {
   type BatchKind,
   type BatchObject,
   type BatchStore,
-  type FileObject,
   newestFirst,
   type OpenBatches,
   outputIds,
@@ -94,25 +93,16 @@ function sharedAnswers(store: SharedBatchStore, results: SharedResults): BatchAn
     add: async (batch, { line }, kind, answer) =>
       await results.add(batch, line, kind, JSON.stringify(answer)),
     counts: async (batch) => await results.counts(batch),
-    async close({ object, owner }, now) {
-      const { id: batch } = object
-      const counts = await results.counts(batch)
-      const describe = async (kind: ResultKind, filename: string) => {
-        if (!counts?.[kind]) return null
-        const id = outputIds(batch)[kind]
-        const answers = answersOf(object, kind)
-        const ifExists = results.keyOf(batch)
-        if (!(await store.blobs.write(id, answers, { ifExists }))) return undefined
-        const about = { id, object: 'file', created_at: now, filename } as const
-        const bytes = await store.sizeOf(id)
-        const described: FileObject = { ...about, bytes, purpose: 'batch_output' }
-        await store.put('files', { ...(owner && { owner }), object: described })
-        return id
+    async close(batch) {
+      const counts = await results.counts(batch.id)
+      const ifExists = results.keyOf(batch.id)
+      for (const kind of ['completed', 'failed'] as const) {
+        if (!counts?.[kind]) continue
+        const id = outputIds(batch.id)[kind]
+        if (!(await store.blobs.write(id, answersOf(batch, kind), { ifExists }))) return undefined
       }
-      const output_file_id = await describe('completed', `${batch}_output.jsonl`)
-      const error_file_id = await describe('failed', `${batch}_error.jsonl`)
-      if (output_file_id === undefined || error_file_id === undefined) return undefined
-      return { output_file_id, error_file_id }
+      // There are none of a batch that ends before its lines are checked.
+      return counts ?? batch.request_counts
     },
     remove: async (batch) => await results.remove(batch),
   }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Clock, CllmError, type EngineDirectory, type Services } from '@cllm/core'
+import { type Clock, CllmError, type EngineDirectory, type Random, type Services } from '@cllm/core'
 import type { BatchError, BatchObject, Kept, Owner } from './batch-objects.js'
 import type { BatchStore, NumberedBatchLine, PlacedLine } from './batch-store.js'
 import { checkExtent, defaultJsonDepth } from '../../body/read-body.js'
@@ -93,6 +93,13 @@ async function checkLines(lines: AsyncIterable<PlacedLine>, endpoint: string) {
   return { total, errors }
 }
 
+/** Answers of a server that is busy, stopping, or without an engine: the line is asked again. */
+const busy: ReadonlySet<number> = new Set([429, 499, 502, 503])
+/** Seconds after which, where the server does not know better. */
+const someSeconds = 1
+/** The most of them: the limits of its key may have been raised. */
+const mostSeconds = 60
+
 /** What a line of a batch asks. */
 export type BatchLine = Omit<NumberedBatchLine, 'line'>
 
@@ -101,32 +108,34 @@ export interface LineAnswer {
   /** 401 where the key that asked for the batch is valid no longer. */
   readonly status: number
   readonly body: unknown
-  /** Seconds after which it may be asked again, where the server was busy. */
+  /** Seconds after which it is to be asked again, where the server could not answer now. */
   readonly retryAfter: number | undefined
 }
 
-/** Asks what a line asks, on behalf of its owner. Rejects when the signal fires. */
+/** Asks what a line asks, on behalf of its owner, with these seeds. Rejects when the signal fires. */
 export type SendLine = (
   line: BatchLine,
   owner: Owner | undefined,
   signal: AbortSignal,
+  seeds: Random,
 ) => Promise<LineAnswer>
 
 /**
  * Answers lines by the protocols' own routes, without a connection. They count towards the limits that the
  * owner's key has at that time.
  *
+ * @param enginesOf - makes the engines of a line, which draw its requests' seeds from these
  * @param access - the keys; undefined on servers without
  */
 export function lineSender(
   protocols: readonly KoaProtocol[],
-  engines: EngineDirectory,
+  enginesOf: (seeds: Random) => EngineDirectory,
   services: Services,
   access: KeyAccess | undefined,
 ): SendLine {
   const table = new RouteTable(protocols)
   const unknown = new UnknownFields()
-  const ask = async ({ url, body }: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
+  const ask: SendLine = async ({ url, body }, owner, signal, seeds) => {
     const { routes, errors } = table.match('POST', url)
     try {
       const key = requestScope.getStore()?.key
@@ -135,26 +144,24 @@ export function lineSender(
       if (found === undefined) throw new CllmError('not_found', `There is nothing at ${url}`)
       const { route, params } = found
       const fields = checkFields(route, body, unknown, services.logger)
-      const keyName = owner?.name
-      const call = lineCall(engines, services, { path: url, fields, params, keyName, signal })
+      const asking = { path: url, fields, params, keyName: owner?.name, signal }
+      const call = lineCall(enginesOf(seeds), services, asking)
       return { status: 200, body: await route.handle(call, route.own), retryAfter: undefined }
     } catch (error) {
       signal.throwIfAborted()
       const shown = publicError(error, services.logger)
-      const seconds = Number(errorHeaders(shown)['Retry-After'])
-      return {
-        status: errors.status?.(shown) ?? shown.status,
-        body: errors.body(shown),
-        retryAfter: Number.isFinite(seconds) ? seconds : undefined,
-      }
+      const status = errors.status?.(shown) ?? shown.status
+      const seconds = Number(errorHeaders(shown)['Retry-After'] ?? someSeconds)
+      const retryAfter = busy.has(status) ? Math.min(seconds, mostSeconds) : undefined
+      return { status, body: errors.body(shown), retryAfter }
     }
   }
-  return async (line, owner, signal) => {
+  return async (line, owner, signal, seeds) => {
     const key = owner && (access === undefined ? owner : access.keys.withHash(owner.hash))
     if (owner !== undefined && key === undefined) return keyIsGone
-    if (key === undefined) return await ask(line, owner, signal)
+    if (key === undefined) return await ask(line, owner, signal, seeds)
     const scope = { key: { ...key, role: 'user' } } as const
-    return await requestScope.run(scope, async () => await ask(line, owner, signal))
+    return await requestScope.run(scope, async () => await ask(line, owner, signal, seeds))
   }
 }
 

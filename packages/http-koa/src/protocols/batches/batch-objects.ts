@@ -93,19 +93,20 @@ export const newestFirst = <T extends Kept<FileObject | BatchObject>>(all: T[]):
 export const newId = (kind: 'file-' | 'batch_', random: Random): string =>
   `${kind}${requestId(random)}`
 
-/** A file with the lines of a batch, as it is kept. */
+/** A file of so many bytes, as it is kept; default: with the lines of a batch. */
 export const newFile = (
   { clock, random }: { readonly clock: Clock; readonly random: Random },
   filename: string,
-  { length: bytes }: Uint8Array,
-  id = newId('file-', random),
+  bytes: number,
+  given: Partial<FileObject> = {},
 ): FileObject => ({
-  id,
+  id: newId('file-', random),
   object: 'file',
   bytes,
   created_at: Math.floor(clock.wall() / 1000),
   filename,
   purpose: 'batch',
+  ...given,
 })
 
 /** Seconds since the epoch as Anthropic's clients read them. */

@@ -2,9 +2,17 @@ import { type Services, entryOf } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { publicError } from '../../errors/error-body.js'
 import { openAiErrorBody, secondsNow } from '../openai/openai-answer.js'
-import { type BatchObject, isUnderWay, type Kept, keyIsGone, type Owner } from './batch-objects.js'
+import {
+  type BatchObject,
+  isUnderWay,
+  type Kept,
+  keyIsGone,
+  newFile,
+  outputIds,
+} from './batch-objects.js'
 import {
   type Added,
+  type AnswerKind,
   type BatchEnd,
   type BatchJob,
   type NumberedBatchLine,
@@ -13,7 +21,7 @@ import {
 } from './batch-store.js'
 import { tryUntilDone } from './folder-queue.js'
 import { checkBatch, parseLine, type SendLine } from './batch-lines.js'
-import { lineSeed, withSeed } from './yielding-engines.js'
+import { lineSeeds } from './yielding-engines.js'
 
 /** What a {@link BatchRunner} needs. */
 export interface BatchRunnerParts extends OpenBatches, Services {
@@ -27,12 +35,6 @@ type LineJob = Extract<BatchJob, { readonly what: 'line' }>
 
 /** Lines that are queued at once. */
 const linesAtOnce = 500
-/** Seconds after which a line is asked again that the server was too busy for. */
-const someSeconds = 1
-/** A line asks again after this many seconds at most: the limits of its key may have been raised. */
-const mostSeconds = 60
-/** Answers of a server that is busy, stopping, or without an engine: the line is asked again. */
-const busy: ReadonlySet<number> = new Set([429, 499, 502, 503])
 /** A batch ends when its key has been unknown for this many milliseconds. */
 const unknownMs = 30_000
 /** Milliseconds between two looks whether other servers have cancelled batches with computed lines. */
@@ -180,15 +182,18 @@ export class BatchRunner {
     line: NumberedBatchLine,
     signal: AbortSignal,
   ): Promise<Added | number | undefined> {
-    const { answers, random, clock, logger } = this.parts
-    const ask = async () => await this.#ask(line, owner, signal)
-    const answer = await withSeed(lineSeed(id, line.line), ask)
+    const { send, answers, random, clock, logger } = this.parts
+    const asked = send(line, owner, signal, lineSeeds(id, line.line))
+    const answer = await asked.catch((error: unknown) => {
+      if (signal.aborted) return undefined
+      // what goes wrong is an answer, as for any client
+      const told = publicError(error, logger)
+      return { status: told.status, body: openAiErrorBody(told), retryAfter: undefined }
+    })
     if (answer === undefined || signal.aborted) return undefined
     if (answer.status === 401) return await this.#endWithoutKey(id, owner?.hash ?? '')
     this.#unknownSince.delete(owner?.hash ?? '')
-    if (busy.has(answer.status)) {
-      return 1000 * Math.min(answer.retryAfter ?? someSeconds, mostSeconds)
-    }
+    if (answer.retryAfter !== undefined) return 1000 * answer.retryAfter
     const response = {
       status_code: answer.status,
       request_id: requestId(random),
@@ -201,18 +206,6 @@ export class BatchRunner {
       logger.error({ err: error, batch: id }, 'an answer cannot be written')
     const add = async () => await answers.add(id, line, kind, shown)
     return await tryUntilDone(add, { clock, signal, onError })
-  }
-
-  /** What goes wrong is an answer, as for any client; undefined: the line was left. */
-  async #ask(line: NumberedBatchLine, owner: Owner | undefined, signal: AbortSignal) {
-    const { send, logger } = this.parts
-    try {
-      return await send(line, owner, signal)
-    } catch (error) {
-      if (signal.aborted) return undefined
-      const told = publicError(error, logger)
-      return { status: told.status, body: openAiErrorBody(told), retryAfter: undefined }
-    }
   }
 
   /** A key that another server has made a moment ago may be unknown here. */
@@ -237,10 +230,11 @@ export class BatchRunner {
     const kept = await store.get('batches', id)
     if (kept !== undefined && isUnderWay(kept.object)) {
       const now = secondsNow(this.parts)
-      const files = await answers.close(kept, now)
+      const counts = await answers.close(kept.object)
       // Another server has ended it meanwhile.
-      if (files === undefined) return
-      const counts = await answers.counts(id)
+      if (counts === undefined) return
+      const output_file_id = counts.completed > 0 ? await this.#describe(kept, 'completed') : null
+      const error_file_id = counts.failed > 0 ? await this.#describe(kept, 'failed') : null
       await store.update(id, (batch) => {
         if (!isUnderWay(batch)) return undefined
         // What is cancelled while it ends is cancelled.
@@ -249,13 +243,24 @@ export class BatchRunner {
           status,
           [`${status}_at`]: now,
           ...(status === 'completed' && { finalizing_at: now }),
-          ...files,
-          ...(counts && { request_counts: counts }),
+          output_file_id,
+          error_file_id,
+          request_counts: counts,
         }
       })
     }
     await answers.remove(id)
     if (as !== 'expired') await queue.remove(closing(id, 'expired').id)
+  }
+
+  /** Stores what is known of a file with answers, and returns its id. */
+  async #describe({ owner, object }: Kept<BatchObject>, kind: AnswerKind): Promise<string> {
+    const { store } = this.parts
+    const id = outputIds(object.id)[kind]
+    const name = `${object.id}_${kind === 'completed' ? 'output' : 'error'}.jsonl`
+    const file = newFile(this.parts, name, await store.sizeOf(id), { id, purpose: 'batch_output' })
+    await store.put('files', { ...(owner && { owner }), object: file })
+    return id
   }
 
   /** Leaves the lines of a batch that are computed here; resolves when none is any more. */

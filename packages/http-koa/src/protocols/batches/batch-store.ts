@@ -52,6 +52,9 @@ export interface NumberedBatchLine {
   readonly body: JsonObject
 }
 
+/** How a line ended, which each has a file of answers for. */
+export type AnswerKind = 'completed' | 'failed'
+
 /** Whether an answer was taken: the last one makes a batch `whole`; `closed`: nobody wants any. */
 export type Added = 'open' | 'whole' | 'closed'
 
@@ -62,19 +65,11 @@ export interface BatchAnswers {
   /** Whether a line needs an answer: `due`; else what adding one would say now. */
   stateOf(batch: string, line: NumberedBatchLine): Promise<'due' | Added>
   /** Adds the answer of a line that has none. */
-  add(
-    batch: string,
-    line: NumberedBatchLine,
-    kind: 'completed' | 'failed',
-    answer: object,
-  ): Promise<Added>
+  add(batch: string, line: NumberedBatchLine, kind: AnswerKind, answer: object): Promise<Added>
   /** How many there are; undefined before they are opened and after they are removed. */
   counts(batch: string): Promise<BatchObject['request_counts'] | undefined>
-  /** Makes files of what there is; undefined where another server has ended the batch meanwhile. */
-  close(
-    batch: Kept<BatchObject>,
-    now: number,
-  ): Promise<Pick<BatchObject, 'output_file_id' | 'error_file_id'> | undefined>
+  /** Makes files of what there is, and says how much that is; undefined: another server has ended the batch meanwhile. */
+  close(batch: BatchObject): Promise<BatchObject['request_counts'] | undefined>
   /** Takes no more answers of a batch whose files are made. */
   remove(batch: string): Promise<void>
 }

@@ -1,4 +1,4 @@
-import { CllmError, defined, type Services } from '@cllm/core'
+import { CllmError, defined, type Random, type Services } from '@cllm/core'
 import { z } from 'zod'
 import { openAiProtocol } from '../openai/openai-protocol.js'
 import { openAiErrors } from '../openai/openai-answer.js'
@@ -97,9 +97,10 @@ export function batchesProtocol({
     },
     start(directory, context) {
       const { clock, random, logger, access } = context
-      const engines = yieldingEngines(directory, throttle, context)
+      const enginesOf = (seeds: Random) =>
+        yieldingEngines(directory, throttle, { clock, random: seeds })
       const answering = lines.filter(({ name }) => name === 'openai' || name === 'anthropic')
-      const send = lineSender(answering, engines, context, access)
+      const send = lineSender(answering, enginesOf, context, access)
       const open = shared ?? inFolder(path, holdFolder, context)
       const runner = new BatchRunner({ ...open, send, clock, random, logger, concurrency })
       Object.assign(own, { store: open.store, runner })

@@ -111,7 +111,7 @@ async function upload(call: Call, { store, fileLimitBytes }: BatchesContext): Pr
   const { file, expires_after: expiry } = await readForm(call, uploadSchema, fileLimitBytes)
   if (expiry !== undefined) throw unsupported('expires_after', 'files stay until they are deleted')
   const content = new Uint8Array(await file.arrayBuffer())
-  const object = newFile(call, file.name.slice(0, 256), content)
+  const object = newFile(call, file.name.slice(0, 256), content.length)
   await store.create({ ...askingOwner(), object }, content)
   return shownTo(call, object)
 }

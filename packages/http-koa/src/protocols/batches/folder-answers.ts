@@ -1,12 +1,10 @@
 import { isObject, parsedJson } from '../../fields/fields.js'
 import type { BatchFolder } from './batch-folder.js'
-import { type BatchObject, type Kept, outputIds } from './batch-objects.js'
-import type { Added, BatchAnswers, NumberedBatchLine } from './batch-store.js'
-
-type Ending = 'completed' | 'failed'
+import { type BatchObject, outputIds } from './batch-objects.js'
+import type { Added, AnswerKind, BatchAnswers, NumberedBatchLine } from './batch-store.js'
 
 /** The lines of a batch with answers, by how they ended. */
-interface Answered extends Readonly<Record<Ending, Set<string>>> {
+interface Answered extends Readonly<Record<AnswerKind, Set<string>>> {
   readonly total: number
 }
 
@@ -39,7 +37,7 @@ export class FolderAnswers implements BatchAnswers {
     return answered.completed.has(id) || answered.failed.has(id) ? stateOf(answered) : 'due'
   }
 
-  async add(batch: string, { custom_id: id }: NumberedBatchLine, kind: Ending, answer: object) {
+  async add(batch: string, { custom_id: id }: NumberedBatchLine, kind: AnswerKind, answer: object) {
     const answered = this.#open.get(batch)
     if (answered === undefined) return 'closed'
     await this.folder.append(outputIds(batch)[kind], answer, this.isHeld)
@@ -54,22 +52,9 @@ export class FolderAnswers implements BatchAnswers {
     return { total, completed: completed.size, failed: failed.size }
   }
 
-  async close({ owner, object }: Kept<BatchObject>, now: number) {
-    const { id: batch } = object
-    await this.open(object)
-    const describe = async (kind: Ending, filename: string): Promise<string | null> => {
-      if (this.#open.get(batch)?.[kind].size === 0) return null
-      const id = outputIds(batch)[kind]
-      const bytes = await this.folder.sizeOf(id)
-      const about = { id, object: 'file', bytes, created_at: now, filename } as const
-      const described = { ...about, purpose: 'batch_output' } as const
-      await this.folder.put('files', { ...(owner && { owner }), object: described })
-      return id
-    }
-    return {
-      output_file_id: await describe('completed', `${batch}_output.jsonl`),
-      error_file_id: await describe('failed', `${batch}_error.jsonl`),
-    }
+  async close(batch: BatchObject): Promise<BatchObject['request_counts'] | undefined> {
+    await this.open(batch)
+    return await this.counts(batch.id)
   }
 
   async remove(batch: string): Promise<void> {

@@ -24,8 +24,8 @@ class FolderQueue implements BatchQueue {
   readonly #lines = new Map<string, QueuedJob[]>()
   /** Owners whose lines are put off. */
   readonly #paused = new Set<string>()
-  /** Jobs that came while another process had the folder. */
-  #early: QueuedJob[] = []
+  /** All other jobs, which wait only while another process has the folder. */
+  readonly #others: QueuedJob[] = []
   /** What ends the wait of jobs that are to be done later, by their ids. */
   readonly #timers = new Map<string, () => void>()
   readonly #running = new Set<Promise<void>>()
@@ -44,12 +44,9 @@ class FolderQueue implements BatchQueue {
     for (const job of jobs) {
       if (this.#ids.has(job.id)) continue
       this.#ids.add(job.id)
-      if (job.data.what === 'line') {
-        entryOf(this.#lines, owner, () => []).push(job)
-      } else if (job.delayMs !== undefined) {
-        this.#later(job.id, job.delayMs, () => this.#start(job))
-      } else if (this.#hold === undefined) this.#early.push(job)
-      else this.#start(job)
+      if (job.data.what === 'line') entryOf(this.#lines, owner, () => []).push(job)
+      else if (job.delayMs === undefined) this.#others.push(job)
+      else this.#later(job.id, job.delayMs, () => this.#others.push(job))
     }
     this.#fill()
   }
@@ -75,7 +72,7 @@ class FolderQueue implements BatchQueue {
     }
     if (hold.lost.aborted) return lose()
     hold.lost.addEventListener('abort', lose, { once: true })
-    for (const job of this.#early.splice(0)) this.#start(job)
+    this.#fill()
     await onBegin()
   }
 
@@ -88,9 +85,12 @@ class FolderQueue implements BatchQueue {
     await this.#begin(onBegin)
   }
 
-  /** Lines take the places that are free. */
+  /** Begins what may be done: lines take the places that are free. */
   #fill(): void {
-    while (this.#hold !== undefined && this.#free > 0) {
+    const hold = this.#hold
+    if (hold === undefined) return
+    for (const job of this.#others.splice(0)) this.#start(job, hold)
+    while (this.#free > 0) {
       const next = [...this.#lines].find(([owner]) => !this.#paused.has(owner))
       if (next === undefined) return
       const [owner, jobs] = next
@@ -98,13 +98,11 @@ class FolderQueue implements BatchQueue {
       this.#lines.delete(owner)
       if (jobs.length > 0) this.#lines.set(owner, jobs)
       this.#free--
-      this.#start(job, owner)
+      this.#start(job, hold, owner)
     }
   }
 
-  #start(job: QueuedJob, owner?: string): void {
-    const hold = this.#hold
-    if (hold === undefined) return
+  #start(job: QueuedJob, hold: FolderHold, owner?: string): void {
     const done = this.#do(job, hold, owner).finally(() => {
       this.#running.delete(done)
       if (owner !== undefined) this.#free++
@@ -126,18 +124,16 @@ class FolderQueue implements BatchQueue {
     if (ms === undefined) return void this.#ids.delete(id)
     this.#lines.set(owner, [job, ...(this.#lines.get(owner) ?? [])])
     this.#paused.add(owner)
-    this.#later(`paused ${owner}`, ms, () => {
-      this.#paused.delete(owner)
-      this.#fill()
-    })
+    this.#later(`paused ${owner}`, ms, () => this.#paused.delete(owner))
   }
 
-  #later(id: string, ms: number, work: () => void): void {
+  #later(id: string, ms: number, change: () => void): void {
     const { clock } = this.parts
     this.#timers.get(id)?.()
     const cancel = clock.at(clock.now() + ms, () => {
       this.#timers.delete(id)
-      work()
+      change()
+      this.#fill()
     })
     this.#timers.set(id, cancel)
   }

@@ -91,7 +91,7 @@ async function create(call: CallOf<typeof createSchema>, batches: BatchesContext
     input_file_id: input,
     request_counts: { total: requests.length, completed: 0, failed: 0 },
   })
-  const file = newFile(call, `${batch.id}_input.jsonl`, content, input)
+  const file = newFile(call, `${batch.id}_input.jsonl`, content.length, { id: input })
   await batches.store.create({ ...askingOwner(), object: file }, content)
   await begin(batch, batches)
   return shown(batch)

@@ -1,4 +1,4 @@
-import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks'
+import { AsyncResource } from 'node:async_hooks'
 import {
   batchPriority,
   type Clock,
@@ -6,6 +6,7 @@ import {
   type EngineDirectory,
   type GenerateEvent,
   type GenerateRequest,
+  type Random,
   type Services,
 } from '@cllm/core'
 import { InFlightRequest, overriding } from '@cllm/host'
@@ -18,6 +19,8 @@ import { createHash } from 'node:crypto'
  * The same engines for batches: a request is computed while the throttle lets it. When it does not any more, the
  * request leaves the engine within a step, and goes on later after its last token: with the same seed
  * it draws the same as if it had not been interrupted.
+ *
+ * @param services - `random` draws the seeds of requests that have none
  */
 export function yieldingEngines(
   directory: EngineDirectory,
@@ -36,7 +39,7 @@ export function yieldingEngines(
       },
       submit(request, options) {
         const { sampling = {} } = request
-        const seed = sampling.seed ?? seedOfLine() ?? services.random.uint32()
+        const seed = sampling.seed ?? services.random.uint32()
         const fixed = { ...request, sampling: { ...sampling, seed }, priority: batchPriority }
         const signal = options?.signal ?? new AbortController().signal
         return yielding(client, fixed, { throttle, clock: services.clock, signal })
@@ -75,21 +78,8 @@ async function* yielding(
   }
 }
 
-const seeds = new AsyncLocalStorage<() => number>()
-
-/**
- * Runs what computes a line with this seed for requests that have none, so that a line that is computed
- * twice has the same answer.
- */
-export function withSeed<T>(seed: number, run: () => T): T {
-  let count = 0
-  return seeds.run(() => (seed + count++) >>> 0, run)
-}
-
-/** The seed for a request of a line; undefined outside of any. */
-const seedOfLine = (): number | undefined => seeds.getStore()?.()
-
-/** A line's seed: the same each time that it is computed. */
-export function lineSeed(batch: string, line: number): number {
-  return createHash('sha256').update(`${batch}:${line}`).digest().readUInt32LE()
+/** Draws the seeds of a line's requests that have none: the same ones each time, so that it is answered the same. */
+export function lineSeeds(batch: string, line: number): Random {
+  let next = createHash('sha256').update(`${batch}:${line}`).digest().readUInt32LE()
+  return { uint32: () => next++ >>> 0 }
 }
