@@ -4,85 +4,83 @@ import type * as Prometheus from 'prom-client'
 import type { Metric } from 'prom-client'
 import { createRequire } from 'node:module'
 
-type MetricOf<Entry extends MetricEntry> = Entry extends { readonly type: 'gauge' }
-  ? Gauge
-  : Entry extends { readonly type: 'counter' }
-    ? Counter
-    : Entry extends { readonly buckets: readonly number[] }
-      ? Histogram
-      : ImportedHistogram
+type Table = Readonly<Record<string, MetricEntry>>
 
-/** The metrics of a table, by their names. */
-export type Metrics<Table extends Readonly<Record<string, MetricEntry>>> = {
-  readonly [Name in keyof Table]: MetricOf<Table[Name]>
+/** The metrics of a table that this process counts, by their names. */
+export type CountedMetrics<Counted extends Table> = {
+  readonly [Name in keyof Counted]: Counted[Name] extends { readonly buckets: readonly number[] }
+    ? Histogram
+    : Counter
 }
 
-/** Makes the metrics of a table, in its order. */
-export function createMetrics<Table extends Readonly<Record<string, MetricEntry>>>(
+/** Makes the metrics of a table that this process counts, in its order. */
+export function createMetrics<Counted extends Table>(
   registry: Registry,
-  table: Table,
-): Metrics<Table> {
-  const made = Object.entries(table).map(([name, entry]) => [name, create(registry, name, entry)])
-  return Object.fromEntries(made) as Metrics<Table>
-}
-
-function create(
-  registry: Registry,
-  name: string,
-  { type, help, labels = [], buckets }: MetricEntry,
-): Gauge | Counter | Histogram | ImportedHistogram {
-  const options = { name, help, labelNames: ['model_name', ...labels], registers: [registry] }
-  if (type === 'gauge') return new Gauge(options)
-  if (type === 'counter') return new Counter(options)
-  if (buckets !== undefined) return new Histogram({ ...options, buckets: [...buckets] })
-  const imported = new ImportedHistogram(name, help, name.endsWith('_seconds') ? 0.001 : 1)
-  // which asks its metrics for nothing but what this one has
-  registry.registerMetric(imported as unknown as Metric)
-  return imported
-}
-
-/** A histogram that is counted elsewhere: prom-client's own only takes single observations. */
-class ImportedHistogram {
-  #distributions = new Map<string, Distribution>()
-
-  constructor(
-    readonly name: string,
-    readonly help: string,
-    /** Turns the engine's unit into the metric's. */
-    private readonly factor: number,
-  ) {}
-
-  set(model: string, distribution: Distribution): void {
-    this.#distributions.set(model, distribution)
-  }
-
-  reset(): void {
-    this.#distributions.clear()
-  }
-
-  /** As prom-client's metrics describe themselves. */
-  get() {
-    const values = [...this.#distributions].flatMap(([model_name, distribution]) =>
-      this.#series(model_name, distribution),
-    )
-    return { name: this.name, help: this.help, type: 'histogram', aggregator: 'sum', values }
-  }
-
-  #series(model_name: string, { bounds, counts, sum }: Distribution) {
-    let count = 0
-    const buckets = counts.map((more, index) => {
-      count += more
-      const bound = bounds[index]
-      const le = bound === undefined ? '+Inf' : String(bound * this.factor)
-      return { metricName: `${this.name}_bucket`, labels: { le, model_name }, value: count }
-    })
-    const labels = { model_name }
+  table: Counted,
+): CountedMetrics<Counted> {
+  const made = Object.entries<MetricEntry>(table).map(([name, { help, labels = [], buckets }]) => {
+    const options = { name, help, labelNames: ['model_name', ...labels], registers: [registry] }
+    const isHistogram = buckets !== undefined
     return [
-      ...buckets,
-      { metricName: `${this.name}_sum`, labels, value: sum * this.factor },
-      { metricName: `${this.name}_count`, labels, value: count },
+      name,
+      isHistogram ? new Histogram({ ...options, buckets: [...buckets] }) : new Counter(options),
     ]
+  })
+  return Object.fromEntries(made) as CountedMetrics<Counted>
+}
+
+/** One of several values that a metric has of a model. */
+export interface LabelledFigure {
+  readonly value: number
+  /** Its labels besides the model's name. */
+  readonly more?: Readonly<Record<string, string>>
+}
+
+/** What a metric has of a model: a value, several, or a distribution; undefined: nothing. */
+export type Figure = number | readonly LabelledFigure[] | Distribution | undefined
+
+/** What is told of a model, by the names of metrics. */
+export type Figures<Name extends string> = { readonly [Each in Name]?: Figure }
+
+/** The metrics of a table that are counted elsewhere, such as in engines, in Prometheus' text format. */
+export async function tellMetrics<Name extends string>(
+  table: Readonly<Record<Name, MetricEntry>>,
+  told: readonly (readonly [model: string, figures: Figures<Name>])[],
+): Promise<string> {
+  const registry = new Registry()
+  for (const [name, { type, help }] of Object.entries<MetricEntry>(table)) {
+    const values = told.flatMap(([model_name, figures]) =>
+      samplesOf(name, figures[name as Name], { model_name }),
+    )
+    const get = () => ({ name, help, type, aggregator: 'sum', values })
+    // which asks its metrics for nothing but what this one has
+    registry.registerMetric({ name, get } as unknown as Metric)
   }
+  return await registry.metrics()
+}
+
+/** The samples of a metric as prom-client has them. */
+function samplesOf(name: string, figure: Figure, labels: { readonly model_name: string }) {
+  if (figure === undefined) return []
+  if (typeof figure === 'number') return [{ labels, value: figure }]
+  if (!('bounds' in figure)) {
+    return figure.map(({ value, more }) => ({ labels: { ...labels, ...more }, value }))
+  }
+  const { bounds, counts, sum } = figure
+  // engines measure times in milliseconds
+  const factor = name.endsWith('_seconds') ? 0.001 : 1
+  let count = 0
+  const buckets = counts.map((more, index) => {
+    count += more
+    const bound = bounds[index]
+    const le = bound === undefined ? '+Inf' : String(bound * factor)
+    return { metricName: `${name}_bucket`, labels: { le, ...labels }, value: count }
+  })
+  return [
+    ...buckets,
+    { metricName: `${name}_sum`, labels, value: sum * factor },
+    { metricName: `${name}_count`, labels, value: count },
+  ]
 }
 
 const part = createRequire(import.meta.url)
@@ -91,8 +89,6 @@ const part = createRequire(import.meta.url)
 
 const Counter = part('prom-client/lib/counter') as typeof Prometheus.Counter
 type Counter = Prometheus.Counter
-const Gauge = part('prom-client/lib/gauge') as typeof Prometheus.Gauge
-type Gauge = Prometheus.Gauge
 const Histogram = part('prom-client/lib/histogram') as typeof Prometheus.Histogram
 type Histogram = Prometheus.Histogram
 export const Registry = part('prom-client/lib/registry') as typeof Prometheus.Registry

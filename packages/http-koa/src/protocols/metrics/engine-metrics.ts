@@ -1,191 +1,148 @@
+import { defined } from '@cllm/core'
 import type {
   EngineInfo,
   EngineStatistics,
   ModelStatus,
-  RecorderStatistics,
+  PartingStatistics,
   SchedulerInfo,
   TierStatistics,
-  WorkersStatistics,
+  WorkerStatistics,
 } from '@cllm/core'
-import { pastOf } from '@cllm/host'
-import { createMetrics, type Metrics, type Registry } from './create-metrics.js'
-import { type Load, loadOf } from './load-watch.js'
-import { engineMetrics } from './metric-table.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
+import type { Figures, LabelledFigure } from './create-metrics.js'
+import { figuresOf, loadOf } from './load-watch.js'
+import type { engineMetrics } from './metric-table.js'
 
-/** The engines' own figures, written anew at every scrape. */
-export class EngineMetrics {
-  readonly #metrics: Metrics<typeof engineMetrics>
-  /** What each engine said last. */
-  readonly #last = new Map<string, EngineStatistics>()
+type EngineFigures = Figures<keyof typeof engineMetrics>
 
-  constructor(registry: Registry) {
-    this.#metrics = createMetrics(registry, engineMetrics)
+/** What is told of the engines of a model. */
+export type EngineReport = readonly [model: string, figures: EngineFigures]
+
+/** How often protocols could not keep an answer. */
+export function unkeptOf(protocols: readonly KoaProtocol[]): EngineReport[] {
+  const counts = new Map<string, number>()
+  for (const [model, count] of protocols.flatMap(({ unkept }) => [...(unkept ?? [])])) {
+    counts.set(model, (counts.get(model) ?? 0) + count)
   }
+  return [...counts].map(([model, count]) => [model, { cllm_responses_unkept_total: count }])
+}
 
-  /** Forgets what was said before. */
-  reset(): void {
-    for (const metric of Object.values(this.#metrics)) metric.reset()
-  }
-
-  /** What a protocol could not keep, by model. */
-  setUnkept(unkept: ReadonlyMap<string, number> = new Map()): void {
-    for (const [model_name, count] of unkept) {
-      this.#metrics.cllm_responses_unkept_total.inc({ model_name }, count)
-    }
-  }
-
-  /** Writes down how a model comes into memory; nothing of one that is always there. */
-  setLoads({ name: model_name, loads, swaps = 0, waiting }: ModelStatus): void {
-    if (loads === undefined) return
-    this.#metrics.cllm_model_loads_total.inc({ model_name }, loads)
-    this.#metrics.cllm_model_swaps_total.inc({ model_name }, swaps)
-    this.#metrics.cllm_model_waiting.set({ model_name }, waiting)
-  }
-
-  /** An engine that does not answer has what it had counted before, and is down. Returns that, if any. */
-  down(model_name: string): EngineStatistics | undefined {
-    this.#metrics.cllm_engine_up.set({ model_name }, 0)
-    return this.unloaded(model_name, undefined)
-  }
-
-  /** A model that is not in memory has what its engines had counted. Returns that, if any. */
-  unloaded(model_name: string, past: EngineStatistics | undefined): EngineStatistics | undefined {
-    // What was said last, where that is more: while it is unloaded, and where its engine has died.
-    const last = this.#last.get(model_name)
-    const isMore = last !== undefined && last.steps > (past?.steps ?? -1)
-    const counted = isMore ? pastOf(last) : past
-    if (counted !== undefined) this.#setTotals({ model_name }, counted)
-    return counted
-  }
-
-  /** Writes down what an engine says. */
-  set(
-    model_name: string,
-    info: EngineInfo,
-    statistics: EngineStatistics,
-    scheduler: SchedulerInfo,
-  ): void {
-    const labels = { model_name }
-    this.#last.set(model_name, statistics)
-    this.#metrics.cllm_engine_up.set(labels, 1)
-    this.#metrics.cllm_scheduler_info.set({ model_name, policy: scheduler.policy }, 1)
-    this.#metrics.cllm_scheduler_fallback.set(labels, scheduler.fallback === undefined ? 0 : 1)
-    this.#setSlots(labels, loadOf(info, statistics), statistics)
-    this.#setTotals(labels, statistics)
-    if (statistics.cache !== undefined) {
-      const { longestPauseMs } = statistics.cache
-      this.#metrics.cllm_cache_longest_pause_seconds.set(labels, longestPauseMs / 1000)
-    }
-    for (const [tier, { states, bytes, limitBytes }] of tiersOf(statistics)) {
-      this.#metrics.cllm_cache_states.set({ ...labels, tier }, states)
-      this.#metrics.cllm_cache_bytes.set({ ...labels, tier }, bytes)
-      this.#metrics.cllm_cache_limit_bytes.set({ ...labels, tier }, limitBytes)
-    }
-    if (statistics.workers !== undefined) this.#setWorkers(labels, statistics.workers)
-    if (statistics.recorder !== undefined) this.#setRecorder(labels, statistics.recorder)
-  }
-
-  #setSlots(labels: ModelLabel, load: Load, { slots, kvPool }: EngineStatistics): void {
-    for (const { name, value, more } of load.series)
-      this.#metrics[name].set({ ...labels, ...more }, value)
-    const busy = slots.filter(({ state }) => state !== 'idle').length
-    this.#metrics.cllm_slots.set({ ...labels, state: 'busy' }, busy)
-    this.#metrics.cllm_slots.set({ ...labels, state: 'idle' }, slots.length - busy)
-    this.#metrics.cllm_kv_cache_tokens.set({ ...labels, use: 'running' }, load.runningTokens)
-    this.#metrics.cllm_kv_cache_tokens.set({ ...labels, use: 'kept' }, load.keptTokens)
-    this.#metrics.cllm_kv_cache_capacity_tokens.set(labels, load.capacity)
-    if (kvPool !== undefined) this.#metrics.cllm_kv_cache_free_tokens.set(labels, kvPool.free)
-  }
-
-  #setWorkers(labels: ModelLabel, { list }: WorkersStatistics): void {
-    for (const state of ['up', 'draining', 'restarting', 'incompatible'] as const) {
-      const count = list.filter((worker) => worker.state === state).length
-      this.#metrics.cllm_workers.set({ ...labels, state }, count)
-    }
-    for (const { id, open } of list) {
-      this.#metrics.cllm_worker_requests.set({ ...labels, worker: id }, open)
-    }
-  }
-
-  #countWorkers(labels: ModelLabel, counts: WorkersStatistics): void {
-    const { placed, movedExactly, movedInexactly, refusedMessages } = counts
-    this.#metrics.cllm_cluster_refused_messages_total.inc(labels, refusedMessages)
-    this.#metrics.cllm_requests_placed_total.inc(labels, placed)
-    this.#metrics.cllm_requests_moved_total.inc({ ...labels, exact: 'true' }, movedExactly)
-    this.#metrics.cllm_requests_moved_total.inc({ ...labels, exact: 'false' }, movedInexactly)
-  }
-
-  #countTier(labels: ModelLabel, tier: TierStatistics): void {
-    for (const what of ['hits', 'misses', 'saved', 'skipped', 'failed', 'evictions'] as const) {
-      this.#metrics[`cllm_cache_${what}_total`].inc(labels, tier[what])
-    }
-    this.#metrics.cllm_cache_hit_tokens_total.inc(labels, tier.hitTokens)
-    this.#metrics.cllm_cache_save_seconds_total.inc(labels, tier.saveMs / 1000)
-    this.#metrics.cllm_cache_load_seconds_total.inc(labels, tier.loadMs / 1000)
-  }
-
-  #setRecorder(labels: ModelLabel, { arrivals, steps, bytes }: RecorderStatistics): void {
-    this.#metrics.cllm_recorder_entries.set({ ...labels, kind: 'arrivals' }, arrivals)
-    this.#metrics.cllm_recorder_entries.set({ ...labels, kind: 'steps' }, steps)
-    this.#metrics.cllm_recorder_bytes.set(labels, bytes)
-  }
-
-  #setTotals(labels: ModelLabel, statistics: EngineStatistics): void {
-    const { promptTokens, cachedTokens, prefillTokens, decodeTokens } = statistics
-    for (const [outcome, count] of Object.entries(statistics.requests)) {
-      this.#metrics.cllm_engine_requests_total.inc({ ...labels, outcome }, count)
-    }
-    this.#metrics.cllm_prompt_tokens_total.inc(labels, promptTokens)
-    this.#metrics.cllm_prompt_tokens_cached_total.inc(labels, cachedTokens)
-    this.#metrics.cllm_prefix_cache_queries_total.inc(labels, promptTokens)
-    this.#metrics.cllm_prefix_cache_hits_total.inc(labels, cachedTokens)
-    this.#metrics.cllm_generation_tokens_total.inc(labels, statistics.generatedTokens)
-    this.#metrics.cllm_num_preemptions_total.inc(labels, statistics.preemptions)
-    this.#metrics.cllm_policy_faults_total.inc(labels, statistics.policyFaults)
-    this.#metrics.cllm_engine_steps_total.inc(labels, statistics.steps)
-    const { interruptedSteps, partings, encodes } = statistics
-    if (encodes !== undefined) {
-      const { waiting, encoded, failed, found, encodeMs, queueMs } = encodes
-      this.#metrics.cllm_encodes_waiting.set(labels, waiting)
-      for (const [outcome, count] of Object.entries({ encoded, failed, found })) {
-        this.#metrics.cllm_encodes_total.inc({ ...labels, outcome }, count)
+/** How a model comes into memory; nothing of one that is always there. */
+export const loadsOf = ({ loads, swaps = 0, waiting }: ModelStatus): EngineFigures =>
+  loads === undefined
+    ? {}
+    : {
+        cllm_model_loads_total: loads,
+        cllm_model_swaps_total: swaps,
+        cllm_model_waiting: waiting,
       }
-      this.#metrics.cllm_encode_seconds_total.inc(labels, encodeMs / 1000)
-      this.#metrics.cllm_encode_queue_seconds_total.inc(labels, queueMs / 1000)
-    }
-    for (const [by, { prompts, tokens }] of Object.entries(partings ?? {})) {
-      this.#metrics.cllm_prompts_parted_total.inc({ ...labels, by }, prompts)
-      this.#metrics.cllm_prompt_tokens_parted_total.inc({ ...labels, by }, tokens)
-    }
-    this.#metrics.cllm_engine_steps_interrupted_total.inc(labels, interruptedSteps)
-    this.#metrics.cllm_step_tokens_total.inc({ ...labels, kind: 'prefill' }, prefillTokens)
-    this.#metrics.cllm_step_tokens_total.inc({ ...labels, kind: 'decode' }, decodeTokens)
-    const { drafts = 0, draftTokens = 0, acceptedTokens = 0 } = statistics.speculation ?? {}
-    this.#metrics.cllm_spec_decode_num_drafts_total.inc(labels, drafts)
-    this.#metrics.cllm_spec_decode_num_draft_tokens_total.inc(labels, draftTokens)
-    this.#metrics.cllm_spec_decode_num_accepted_tokens_total.inc(labels, acceptedTokens)
-    this.#metrics.cllm_engine_decode_seconds_total.inc(labels, statistics.decodeMs / 1000)
-    this.#metrics.cllm_engine_sample_seconds_total.inc(labels, statistics.sampleMs / 1000)
-    this.#metrics.cllm_engine_busy_seconds_total.inc(labels, statistics.busyMs / 1000)
-    for (const [tier, found] of tiersOf(statistics)) {
-      this.#countTier({ ...labels, tier }, found)
-    }
-    if (statistics.workers !== undefined) this.#countWorkers(labels, statistics.workers)
-    const { model_name } = labels
-    this.#metrics.cllm_step_time_seconds.set(model_name, statistics.stepMs)
-    this.#metrics.cllm_iteration_tokens_total.set(model_name, statistics.stepTokens)
-    this.#metrics.cllm_step_sequences.set(model_name, statistics.stepSequences)
+
+/** What an engine has and does now. */
+export function presentOf(
+  info: EngineInfo,
+  statistics: EngineStatistics,
+  { policy, fallback }: SchedulerInfo,
+): EngineFigures {
+  const { slots, kvPool, cache, workers, recorder } = statistics
+  const load = loadOf(info, statistics)
+  const tiers = tiersOf(statistics)
+  const busy = slots.filter(({ state }) => state !== 'idle').length
+  return {
+    cllm_engine_up: 1,
+    cllm_scheduler_info: by('policy', { [policy]: 1 }),
+    cllm_scheduler_fallback: fallback === undefined ? 0 : 1,
+    ...figuresOf(load),
+    cllm_slots: by('state', { busy, idle: slots.length - busy }),
+    cllm_kv_cache_tokens: by('use', { running: load.runningTokens, kept: load.keptTokens }),
+    cllm_kv_cache_capacity_tokens: load.capacity,
+    cllm_kv_cache_free_tokens: kvPool?.free,
+    cllm_cache_longest_pause_seconds: cache && cache.longestPauseMs / 1000,
+    cllm_cache_states: each('tier', tiers, ({ states }) => states),
+    cllm_cache_bytes: each('tier', tiers, ({ bytes }) => bytes),
+    cllm_cache_limit_bytes: each('tier', tiers, ({ limitBytes }) => limitBytes),
+    cllm_workers: workers && countStates(workers.list),
+    cllm_worker_requests: workers?.list.map(({ id, open }) => {
+      return { value: open, more: { worker: id } }
+    }),
+    cllm_recorder_entries:
+      recorder && by('kind', { arrivals: recorder.arrivals, steps: recorder.steps }),
+    cllm_recorder_bytes: recorder?.bytes,
   }
 }
 
-/** The tiers that there are, with their names. */
-const tiersOf = ({ cache }: EngineStatistics) =>
-  (['ram', 'disk'] as const).flatMap((tier) => {
-    const found = cache?.[tier]
-    return found === undefined ? [] : [[tier, found] as const]
+/** What an engine has counted since it began, also one that is not in memory now. */
+export function totalsOf(statistics: EngineStatistics): EngineFigures {
+  const { promptTokens, cachedTokens, prefillTokens, decodeTokens } = statistics
+  const { encodes, workers } = statistics
+  const partings: Readonly<Record<string, PartingStatistics>> = statistics.partings ?? {}
+  const { drafts = 0, draftTokens = 0, acceptedTokens = 0 } = statistics.speculation ?? {}
+  const tiers = tiersOf(statistics)
+  return {
+    cllm_engine_requests_total: by('outcome', statistics.requests),
+    cllm_prompt_tokens_total: promptTokens,
+    cllm_prompt_tokens_cached_total: cachedTokens,
+    cllm_prefix_cache_queries_total: promptTokens,
+    cllm_prefix_cache_hits_total: cachedTokens,
+    cllm_generation_tokens_total: statistics.generatedTokens,
+    cllm_num_preemptions_total: statistics.preemptions,
+    cllm_policy_faults_total: statistics.policyFaults,
+    cllm_engine_steps_total: statistics.steps,
+    cllm_engine_steps_interrupted_total: statistics.interruptedSteps,
+    cllm_prompts_parted_total: each('by', partings, ({ prompts }) => prompts),
+    cllm_prompt_tokens_parted_total: each('by', partings, ({ tokens }) => tokens),
+    cllm_encodes_waiting: encodes?.waiting,
+    cllm_encodes_total:
+      encodes &&
+      by('outcome', { encoded: encodes.encoded, failed: encodes.failed, found: encodes.found }),
+    cllm_encode_seconds_total: encodes && encodes.encodeMs / 1000,
+    cllm_encode_queue_seconds_total: encodes && encodes.queueMs / 1000,
+    cllm_step_tokens_total: by('kind', { prefill: prefillTokens, decode: decodeTokens }),
+    cllm_spec_decode_num_drafts_total: drafts,
+    cllm_spec_decode_num_draft_tokens_total: draftTokens,
+    cllm_spec_decode_num_accepted_tokens_total: acceptedTokens,
+    cllm_engine_decode_seconds_total: statistics.decodeMs / 1000,
+    cllm_engine_sample_seconds_total: statistics.sampleMs / 1000,
+    cllm_engine_busy_seconds_total: statistics.busyMs / 1000,
+    cllm_cache_hits_total: each('tier', tiers, ({ hits }) => hits),
+    cllm_cache_hit_tokens_total: each('tier', tiers, ({ hitTokens }) => hitTokens),
+    cllm_cache_misses_total: each('tier', tiers, ({ misses }) => misses),
+    cllm_cache_saved_total: each('tier', tiers, ({ saved }) => saved),
+    cllm_cache_skipped_total: each('tier', tiers, ({ skipped }) => skipped),
+    cllm_cache_failed_total: each('tier', tiers, ({ failed }) => failed),
+    cllm_cache_evictions_total: each('tier', tiers, ({ evictions }) => evictions),
+    cllm_cache_save_seconds_total: each('tier', tiers, ({ saveMs }) => saveMs / 1000),
+    cllm_cache_load_seconds_total: each('tier', tiers, ({ loadMs }) => loadMs / 1000),
+    cllm_cluster_refused_messages_total: workers?.refusedMessages,
+    cllm_requests_placed_total: workers?.placed,
+    cllm_requests_moved_total:
+      workers && by('exact', { true: workers.movedExactly, false: workers.movedInexactly }),
+    cllm_step_time_seconds: statistics.stepMs,
+    cllm_iteration_tokens_total: statistics.stepTokens,
+    cllm_step_sequences: statistics.stepSequences,
+  }
+}
+
+/** A value of each of several things, with their names as a label. */
+const each = <Thing>(
+  label: string,
+  things: Readonly<Record<string, Thing>>,
+  valueOf: (thing: Thing) => number,
+): LabelledFigure[] =>
+  Object.entries(things).map(([name, thing]) => {
+    return { value: valueOf(thing), more: { [label]: name } }
   })
 
-interface ModelLabel {
-  readonly model_name: string
-  readonly [label: string]: string
-}
+/** Values with their names as a label. */
+const by = (label: string, values: Readonly<Record<string, number>>): LabelledFigure[] =>
+  each(label, values, (value) => value)
+
+/** The tiers that there are. */
+const tiersOf = ({ cache }: EngineStatistics): Readonly<Record<string, TierStatistics>> =>
+  defined({ ram: cache?.ram, disk: cache?.disk })
+
+const workerStates = ['up', 'draining', 'restarting', 'incompatible'] as const
+
+const countStates = (workers: readonly WorkerStatistics[]): LabelledFigure[] =>
+  workerStates.map((state) => {
+    return { value: workers.filter((one) => one.state === state).length, more: { state } }
+  })

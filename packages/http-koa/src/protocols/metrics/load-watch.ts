@@ -1,14 +1,14 @@
 import { blockSize, entryOf } from '@cllm/core'
 import type { Clock, EngineDirectory, EngineInfo, EngineStatistics } from '@cllm/core'
 import { inTime, loadedModels, peekInfo } from '../../engines/model-queries.js'
-import { createMetrics, Registry } from './create-metrics.js'
+import { type Figures, type LabelledFigure, tellMetrics } from './create-metrics.js'
 import { engineMetrics, loadMetrics } from './metric-table.js'
 
-/** A sample of one of {@link loadMetrics}, with its labels besides the model's name. */
-interface LoadSample {
-  readonly name: (typeof loadMetrics)[number]
-  readonly value: number
-  readonly more?: Readonly<Record<string, string>>
+type LoadMetric = (typeof loadMetrics)[number]
+
+/** What one of {@link loadMetrics} has of a model. */
+interface LoadFigure extends LabelledFigure {
+  readonly name: LoadMetric
 }
 
 /** How busy an engine is, or the workers of a model together. */
@@ -29,7 +29,7 @@ export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics) {
     block_size: String(blockSize),
     num_gpu_blocks: String(Math.floor(capacity / blockSize)),
   }
-  const series: LoadSample[] = [
+  const series: LoadFigure[] = [
     { name: 'cllm_num_requests_running', value: running },
     { name: 'cllm_num_requests_waiting', value: waiting },
     { name: 'cllm_kv_cache_usage_perc', value: runningTokens / Math.max(1, capacity) },
@@ -50,6 +50,10 @@ export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics) {
   }
 }
 
+/** What `/metrics/load` says of a load. */
+export const figuresOf = ({ series }: Load): Figures<LoadMetric> =>
+  Object.fromEntries(series.map(({ name, ...figure }) => [name, [figure]]))
+
 /** Milliseconds for which an engine's answer is good. Pickers ask every 50 ms, and there may be several. */
 const freshMs = 20
 /** The same where the answer is made of several workers': each is a message there and back. */
@@ -63,7 +67,7 @@ const againMs = 2_000
 
 const tableOfLoad = Object.fromEntries(
   loadMetrics.map((name) => [name, engineMetrics[name]]),
-) as Pick<typeof engineMetrics, (typeof loadMetrics)[number]>
+) as Pick<typeof engineMetrics, LoadMetric>
 
 /** What is known of a model's load. */
 interface Known {
@@ -80,15 +84,8 @@ interface Known {
  */
 export class LoadWatch {
   readonly #models = new Map<string, Known>()
-  readonly #registry = new Registry()
-  readonly #gauges = createMetrics(this.#registry, tableOfLoad)
   /** As told last; undefined once that is no longer true. */
   #text: Promise<string> | undefined
-
-  /** The type of what {@link read} returns. */
-  get contentType(): string {
-    return this.#registry.contentType
-  }
 
   /** The gauges in Prometheus' text format. It takes {@link firstPatienceMs} at most. */
   async read(directory: EngineDirectory, clock: Clock): Promise<string> {
@@ -141,12 +138,9 @@ export class LoadWatch {
   }
 
   async #write(): Promise<string> {
-    this.#registry.resetMetrics()
-    for (const [model_name, { load }] of this.#models) {
-      for (const { name, value, more } of load?.series ?? []) {
-        this.#gauges[name].set({ model_name, ...more }, value)
-      }
-    }
-    return await this.#registry.metrics()
+    const told = [...this.#models].map(
+      ([model, { load }]) => [model, load === undefined ? {} : figuresOf(load)] as const,
+    )
+    return await tellMetrics(tableOfLoad, told)
   }
 }

@@ -1,13 +1,15 @@
 import { CllmError, defined, type EngineStatistics } from '@cllm/core'
 import { z } from 'zod'
-import { Registry } from './create-metrics.js'
+import { pastOf } from '@cllm/host'
+import { Registry, tellMetrics } from './create-metrics.js'
 import { type Answer, type Call, Reply, bindRoutes, get, type Route } from '../../routes/route.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { boolean } from '../../fields/fields.js'
 import { defineProtocol, PROTOCOLS, STARTED_AT } from '../../routes/define-protocol.js'
 import { inTime, loadedModels } from '../../engines/model-queries.js'
-import { EngineMetrics } from './engine-metrics.js'
+import { type EngineReport, loadsOf, presentOf, totalsOf, unkeptOf } from './engine-metrics.js'
 import { LoadWatch } from './load-watch.js'
+import { engineMetrics } from './metric-table.js'
 import { RequestMetrics } from './request-metrics.js'
 import { ratio, sum } from '../../request/usage.js'
 
@@ -35,8 +37,14 @@ export function metricsProtocol(options: MetricsProtocolOptions = {}): KoaProtoc
   const { started = 0, show = true, protocols = [] } = options
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
-  const engines = new EngineMetrics(registry)
   const load = new LoadWatch()
+  /** What each engine said last. */
+  const last = new Map<string, EngineStatistics>()
+  /** What a model had counted: what was said last, where that is more, as its engine may have died. */
+  const pastOfModel = (model: string, past?: EngineStatistics): EngineStatistics | undefined => {
+    const said = last.get(model)
+    return said !== undefined && said.steps > (past?.steps ?? -1) ? pastOf(said) : past
+  }
 
   const scrape = async ({ clock, engines: directory }: Call): Promise<Answer> => {
     if (!show) throw new CllmError('not_implemented', 'This server does not show its metrics')
@@ -49,34 +57,37 @@ export function metricsProtocol(options: MetricsProtocolOptions = {}): KoaProtoc
       }),
     )
     const others = directory.list().filter((model) => !loaded.includes(model))
-    // Written at once, so that two scrapes at a time do not count twice.
-    engines.reset()
-    for (const { unkept } of protocols) engines.setUnkept(unkept)
-    for (const model of directory.list()) engines.setLoads(directory.status(model))
-    const counted = others.map((model) => engines.unloaded(model, directory.status(model).past))
+    const told: EngineReport[] = unkeptOf(protocols)
+    const counted: EngineStatistics[] = []
+    const count = (model: string, statistics: EngineStatistics | undefined): void => {
+      if (statistics === undefined) return
+      counted.push(statistics)
+      told.push([model, totalsOf(statistics)])
+    }
+    for (const model of directory.list()) told.push([model, loadsOf(directory.status(model))])
+    for (const model of others) count(model, pastOfModel(model, directory.status(model).past))
     for (const [model, answer] of answers) {
       if (answer === undefined) {
-        counted.push(engines.down(model))
+        told.push([model, { cllm_engine_up: 0 }])
+        count(model, pastOfModel(model))
         continue
       }
       const [info, statistics, scheduler] = answer
+      last.set(model, statistics)
       requests.onPolicy(model, scheduler.policy)
-      engines.set(model, info, statistics, scheduler)
-      counted.push(statistics)
+      told.push([model, presentOf(info, statistics, scheduler)])
+      count(model, statistics)
     }
-    const text = registry.metrics()
-    const own = llamaServerMetrics(
-      counted.filter((one) => one !== undefined),
-      requests.embedded,
-    )
-    return new Reply(`${await text}${own}`, {
+    const own = llamaServerMetrics(counted, requests.embedded)
+    const text = `${await registry.metrics()}\n${await tellMetrics(engineMetrics, told)}${own}`
+    return new Reply(text, {
       type: registry.contentType,
       headers: { 'Process-Start-Time-Unix': String(Math.floor(started / 1000)) },
     })
   }
 
   const tellLoad = async ({ clock, engines: all }: Call) =>
-    new Reply(await load.read(all, clock), { type: load.contentType })
+    new Reply(await load.read(all, clock), { type: registry.contentType })
 
   const quiet = { isQuiet: true, answers: ['text/plain'] }
   const routes: readonly Route<undefined>[] = [

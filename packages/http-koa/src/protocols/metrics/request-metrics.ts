@@ -1,5 +1,5 @@
 import type { CllmError } from '@cllm/core'
-import { createMetrics, type Metrics, type Registry } from './create-metrics.js'
+import { type CountedMetrics, createMetrics, type Registry } from './create-metrics.js'
 import {
   type EmbeddedInput,
   goesOn,
@@ -21,7 +21,7 @@ const defaultMaxTokens = 100
  * inputs that embeddings, reranking and scores are computed of.
  */
 export class RequestMetrics implements RequestObserver {
-  readonly #metrics: Metrics<typeof requestMetrics & typeof embeddingMetrics>
+  readonly #metrics: CountedMetrics<typeof requestMetrics & typeof embeddingMetrics>
   /** What is in force for a model, as far as is known. */
   readonly #policies = new Map<string, string>()
 
