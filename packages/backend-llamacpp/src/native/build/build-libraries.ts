@@ -21,6 +21,7 @@ import {
   toolMissing,
 } from './cmake-project.js'
 import { nodeLlamaCppVersion } from '../native.js'
+import { versionIn } from '../open/binaries.js'
 
 /** How libraries are built. */
 export interface BuildOptions {
@@ -182,10 +183,14 @@ export const sourcePart = {
   file: 'package/llama/gitRelease.bundle',
 } as const
 
-/** The same in an installed node-llama-cpp, as developers of cLLM have it; undefined: there is none. */
-export function installedSource(): string | undefined {
-  const main = attempt(() => createRequire(import.meta.url).resolve('node-llama-cpp'))
-  return main && join(dirname(dirname(main)), 'llama', 'gitRelease.bundle')
+/** The same in an installed node-llama-cpp of that version, as developers of cLLM have it; undefined: there is none. */
+export function installedSource(
+  resolve: (name: string) => string = createRequire(import.meta.url).resolve,
+): string | undefined {
+  const main = attempt(() => resolve('node-llama-cpp'))
+  const root = main && dirname(dirname(main))
+  const isKnown = root !== undefined && versionIn(root) === nodeLlamaCppVersion
+  return isKnown ? join(root, 'llama', 'gitRelease.bundle') : undefined
 }
 
 /**

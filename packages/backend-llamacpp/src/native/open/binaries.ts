@@ -79,7 +79,7 @@ function binsIn(modules: readonly string[], name: string): string | undefined {
 }
 
 /** The version of the package in a folder; undefined: it is not there. */
-const versionIn = (folder: string): unknown =>
+export const versionIn = (folder: string): unknown =>
   attempt(
     () => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { version?: unknown },
   )?.version

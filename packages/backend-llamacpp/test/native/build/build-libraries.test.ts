@@ -18,6 +18,7 @@ import {
   type RunProgram,
 } from '../../../src/native/build/cmake-project.js'
 import { llamaFunctions, mediaFunctions } from '../../../src/native/ffi/functions.js'
+import { nodeLlamaCppVersion } from '../../../src/native/native.js'
 
 import t, { type Test } from 'tap'
 
@@ -222,6 +223,19 @@ void configure() {
     return
   }
   t.match(await readFile(at('s'), 'utf8'), /movb\s+\$93,/)
+})
+
+t.test('the source of a node-llama-cpp that is known here alone', async (t) => {
+  const found = (version: string) => {
+    const folder = t.testdir({ 'package.json': JSON.stringify({ version }) })
+    return installedSource(() => join(folder, 'dist', 'index.js'))
+  }
+  t.match(found(nodeLlamaCppVersion), join('llama', 'gitRelease.bundle'))
+  t.equal(found('3.10.0'), undefined, 'a user has another one')
+  const missing = (): string => {
+    throw new Error('Cannot find module')
+  }
+  t.equal(installedSource(missing), undefined)
 })
 
 t.test('the source in the package', async (t) => {
