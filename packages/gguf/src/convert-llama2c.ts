@@ -9,6 +9,7 @@ import {
   type GgufMetadata,
   type GgufTensor,
   int32s,
+  tensorBlocks,
   text,
   texts,
   TokenType,
@@ -30,7 +31,10 @@ export interface ConvertLlama2cOptions {
   readonly out: string
   /** `general.name` in the file. Default `stories15M`. */
   readonly name?: string
-  /** How matrices are stored; vectors are always F32. Default `Q8_0`. */
+  /**
+   * How matrices are stored; vectors are always F32, and so are matrices whose rows are not a multiple of 32
+   * numbers. Default `Q8_0`.
+   */
   readonly quantization?: 'Q8_0' | 'F32'
 }
 
@@ -38,7 +42,7 @@ const beginOfStory = 1
 const endOfStory = 2
 
 /**
- * Converts a llama2.c checkpoint (version 0, such as stories15M) and its vocabulary to GGUF for
+ * Converts a llama2.c checkpoint (version 0, such as stories15M or stories260K) and its vocabulary to GGUF for
  * llama.cpp's `llama` architecture. No weight is permuted: both programs rotate neighbouring
  * elements. These models begin the next story with token 1 and never generate token 2, so token 1
  * is also their end of turn.
@@ -48,22 +52,16 @@ const endOfStory = 2
  */
 export async function convertLlama2c(options: ConvertLlama2cOptions): Promise<number> {
   const { out, name = 'stories15M', quantization = 'Q8_0' } = options
-  const { header, tensors, rest } = readLlama2cCheckpoint(await load(options.checkpoint))
+  const checkpoint = await load(options.checkpoint)
+  const header = readHeader(checkpoint)
+  const { tensors, rest } = readWeights(checkpoint, header, quantization)
   const vocabularyData = options.vocabulary === undefined ? rest : await load(options.vocabulary)
-  const vocabulary = readVocabulary(vocabularyData, header.vocabulary)
-  return await writeGguf(
-    out,
-    {
-      ...architecture(header, name),
-      'general.file_type': uint32(fileTypes[quantization]),
-      ...tokenizer(vocabulary),
-    },
-    tensors.map(({ name, shape, values }): GgufTensor => {
-      const type = shape.length > 1 ? quantization : 'F32'
-      const encode = type === 'Q8_0' ? quantizeQ8_0 : floatBytes
-      return { name, shape, type, data: () => [encode(values)] }
-    }),
-  )
+  const metadata = {
+    ...architecture(header, name),
+    'general.file_type': uint32(fileTypes[quantization]),
+    ...tokenizer(readVocabulary(vocabularyData, header.vocabulary)),
+  }
+  return await writeGguf(out, metadata, tensors)
 }
 
 async function load(source: string | Uint8Array): Promise<Uint8Array> {
@@ -167,42 +165,38 @@ interface Llama2cHeader {
   readonly tiedOutput: boolean
 }
 
-/** Weights under llama.cpp's name, the shape in ggml's order. */
-interface FloatTensor {
-  readonly name: string
-  readonly shape: readonly number[]
-  readonly values: Float32Array
-}
-
-/** The parts of a llama2.c checkpoint. */
-interface Llama2cCheckpoint {
-  readonly header: Llama2cHeader
-  readonly tensors: readonly FloatTensor[]
-  /** The bytes after the weights. */
-  readonly rest: Uint8Array
-}
-
 const headerBytes = 28
 
+/** In ggml's order: the length of a row, and how many there are. */
+type Shape = readonly [row: number] | readonly [row: number, rows: number]
+
 /**
- * Reads a llama2.c checkpoint (version 0, Float32, little endian), as `export.py` of the early
- * https://github.com/karpathy/llama2.c wrote it.
- * @throws CllmError `model_invalid` when the header makes no sense or the data is too short.
+ * Reads the weights behind the header, Float32 in little endian, as `export.py` of the early
+ * https://github.com/karpathy/llama2.c wrote them; and what is behind them.
+ * @throws CllmError `model_invalid` when the data is too short.
  */
-function readLlama2cCheckpoint(data: Uint8Array): Llama2cCheckpoint {
-  const header = readHeader(data)
-  const { embedding, feedForward, layers, heads, keyValueHeads, vocabulary, context } = header
+function readWeights(
+  data: Uint8Array,
+  { embedding, feedForward, layers, heads, keyValueHeads, ...header }: Llama2cHeader,
+  quantization: 'Q8_0' | 'F32',
+): { readonly tensors: readonly GgufTensor[]; readonly rest: Uint8Array } {
   const headSize = embedding / heads
   const keyValue = headSize * keyValueHeads
   const reader = floatReader(data)
-  const tensors: FloatTensor[] = []
-  const read = (name: string, ...shape: number[]): void => {
-    tensors.push({ name, shape, values: reader.take(shape.reduce((a, b) => a * b)) })
+  const tensors: GgufTensor[] = []
+  const read = (name: string, ...shape: Shape): void => {
+    const [row, rows = 1] = shape
+    const values = reader.take(row * rows)
+    // A row of quantized numbers is a whole number of blocks; vectors are not quantized.
+    const isWhole = shape.length > 1 && row % tensorBlocks[quantization].elements === 0
+    const type = isWhole ? quantization : 'F32'
+    const encode = type === 'Q8_0' ? quantizeQ8_0 : floatBytes
+    tensors.push({ name, shape, type, data: () => [encode(values)] })
   }
-  const readPerLayer = (name: string, ...shape: number[]): void => {
+  const readPerLayer = (name: string, ...shape: Shape): void => {
     for (let layer = 0; layer < layers; layer++) read(`blk.${layer}.${name}.weight`, ...shape)
   }
-  read('token_embd.weight', embedding, vocabulary)
+  read('token_embd.weight', embedding, header.vocabulary)
   readPerLayer('attn_norm', embedding)
   readPerLayer('attn_q', embedding, embedding)
   readPerLayer('attn_k', embedding, keyValue)
@@ -213,11 +207,12 @@ function readLlama2cCheckpoint(data: Uint8Array): Llama2cCheckpoint {
   readPerLayer('ffn_down', feedForward, embedding)
   readPerLayer('ffn_up', embedding, feedForward)
   read('output_norm.weight', embedding)
-  reader.take(context * headSize) // tables of cosines and sines; llama.cpp computes its own
-  if (!header.tiedOutput) read('output.weight', embedding, vocabulary)
-  return { header, tensors, rest: reader.rest() }
+  reader.take(header.context * headSize) // tables of cosines and sines; llama.cpp computes its own
+  if (!header.tiedOutput) read('output.weight', embedding, header.vocabulary)
+  return { tensors, rest: reader.rest() }
 }
 
+/** @throws CllmError `model_invalid` when it makes no sense. */
 function readHeader(data: Uint8Array): Llama2cHeader {
   if (data.length < headerBytes) {
     const message = `expected a llama2.c checkpoint, got ${data.length} bytes: too short for its header`

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { getLlama, LlamaLogLevel, readGgufFileInfo } from 'node-llama-cpp'
+import { getLlama, GgmlType, LlamaLogLevel, readGgufFileInfo } from 'node-llama-cpp'
 import { convertLlama2c } from '@cllm/gguf'
 
 const embedding = 64
@@ -133,6 +133,20 @@ t.test('every weight arrives under its name and in its shape', async (t) => {
     t.match(llama['attention'], { head_count: heads, head_count_kv: keyValueHeads })
     t.match(tokenizer.ggml, { eos_token_id: 2, eot_token_id: 1, add_bos_token: true })
   }
+})
+
+t.test('a matrix whose rows are no whole blocks is not quantized, as in stories260K', async (t) => {
+  const [width, inner, context] = [32, 44, 16]
+  const header = Int32Array.of(width, inner, 1, 1, 1, vocabularySize, context)
+  const matrices = vocabularySize * width + 4 * width * width + 3 * width * inner
+  const weights = new Float32Array(matrices + 3 * width + context * width).fill(1)
+  const parts = [header, weights].map((part) => Buffer.from(part.buffer))
+  const out = join(t.testdir(), 'out.gguf')
+  await convertLlama2c({ checkpoint: Buffer.concat([...parts, vocabulary()]), out })
+  const { tensorInfo = [] } = await readGgufFileInfo(out)
+  const typeOf = (name: string) => tensorInfo.find((one) => one.name === name)?.ggmlType
+  t.equal(typeOf('blk.0.ffn_down.weight'), GgmlType.F32)
+  t.equal(typeOf('blk.0.ffn_up.weight'), GgmlType.Q8_0)
 })
 
 t.test('llama.cpp loads it, tokenizes and generates', async (t) => {
