@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import {
@@ -107,7 +108,8 @@ Deletes what \`cllm gpu add\` has fetched.`,
   flags: {},
   async run(_, io) {
     const folder = gpuFolder(io)
+    const isThere = existsSync(folder)
     await rm(folder, { recursive: true, force: true })
-    io.stdout.write(`deleted ${folder}\n`)
+    io.stdout.write(isThere ? `deleted ${folder}\n` : `there is no ${folder}\n`)
   },
 })

@@ -108,9 +108,14 @@ const compileIn = (folder: string, building: Building) => ({
 })
 
 async function buildMedia(file: string, building: Building): Promise<void> {
-  const work = await mkdtemp(`${file}.building-`)
+  const unwritable = (cause: Error): never => {
+    const message = `${file} cannot be written: ${cause.message}`
+    throw new CllmError('native_build_failed', message, { cause })
+  }
+  const work = await mkdtemp(`${file}.building-`).catch(unwritable)
   try {
-    await copyFile(await buildMediaLibrary(compileIn(work, building)), file)
+    const built = await buildMediaLibrary(compileIn(work, building))
+    await copyFile(built, file).catch(unwritable)
   } finally {
     await removeFolder(work)
   }

@@ -73,4 +73,7 @@ t.test('the library of a GPU is fetched, found, and deleted', async (t) => {
 
   t.equal(await remove([], io), 0)
   t.same(await readdir(cache), [])
+  t.match(printed(), new RegExp(`deleted ${folder}\n$`))
+  t.equal(await remove([], io), 0)
+  t.match(printed(), new RegExp(`there is no ${folder}\n$`))
 })

@@ -113,6 +113,10 @@ t.test('what encodes images is built alone, for other machines', async (t) => {
   t.same((await readFile(file)).length, (await readFile(model)).length)
   t.same(await readdir(cache), ['libcllm-media.so'], 'and nothing else is left')
   await t.rejects(readdir(native))
+  const unwritable = { code: 'native_build_failed', message: /cannot be written: E/ }
+  const nowhere = join(cache, 'none', 'libcllm-media.so')
+  await t.rejects(nativeBuild(['--media', nowhere], io, tools(model)), unwritable)
+  await t.rejects(nativeBuild(['--media', cache], io, tools(model)), unwritable, 'a folder')
 })
 
 t.test('a build that is stopped leaves nothing', async (t) => {
