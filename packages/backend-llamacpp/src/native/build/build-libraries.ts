@@ -28,8 +28,8 @@ export interface BuildOptions {
   /** An empty folder to build in; it takes up to 300 MB. */
   readonly folder: string
   readonly variants: readonly Variant[]
-  /** The file with llama.cpp's source, as a git bundle; it may be fetched. */
-  readonly source: () => Promise<string>
+  /** The file with llama.cpp's source, as a git bundle; it may be fetched into the folder. */
+  readonly source: (folder: string, signal: AbortSignal) => Promise<string>
   /** Files to compile at once. */
   readonly jobs: number
   /** As Node.js names it. */
@@ -83,7 +83,7 @@ type Surroundings = Omit<BuildOptions, 'variants'>
 async function unpack(options: Surroundings): Promise<BuildFolders> {
   const { folder, source, platform, run, signal, onProgress } = options
   await checkTools(platform, run, { signal })
-  const bundle = await source()
+  const bundle = await source(folder, signal)
   onProgress({ kind: 'stage', text: 'unpacking the source of llama.cpp' })
   const at = (name: string) => join(folder, name)
   const folders = { source: at('source'), project: at('project'), build: at('build') }

@@ -3,9 +3,10 @@ import { basename, join } from 'node:path'
 import { measureLibraries } from '@cllm/backend-llamacpp'
 import {
   type BuildInfo,
-  type BuildProgress,
   buildLibraries,
   buildMediaLibrary,
+  type BuildOptions,
+  type BuildProgress,
   type Candidate,
   currentVersions,
   fastestOf,
@@ -63,8 +64,15 @@ library and keeps the faster one: \`cllm serve\` uses it from the next start on.
   async run({ flags }, io, runProgram: RunProgram = programRunner(io.env)) {
     const { show, close } = buildDisplay(io.stderr)
     const most = Math.max(1, Math.floor(availableMemory() / bytesPerJob))
-    const jobs = flags.jobs ?? Math.min(availableCores(), most)
-    const building: Building = { env: io.env, signal: io.signal, jobs, run: runProgram, show }
+    const building: Building = {
+      env: io.env,
+      source: async (folder, signal) => await sourceOf(folder, { ...building, signal }),
+      jobs: flags.jobs ?? Math.min(availableCores(), most),
+      platform: process.platform,
+      run: runProgram,
+      signal: io.signal,
+      onProgress: show,
+    }
     try {
       if (flags.media !== undefined) return await buildMedia(flags.media, building)
       const folder = nativeFolder(io)
@@ -87,25 +95,8 @@ library and keeps the faster one: \`cllm serve\` uses it from the next start on.
 /** `cllm native build` */
 export const run = engineLikeProcess(['native', 'build'], nativeBuild, '1')
 
-/** What a build works with. */
-interface Building extends Pick<CommandIo, 'env' | 'signal'> {
-  /** Files to compile at once. */
-  readonly jobs: number
-  readonly run: RunProgram
-  /** Tells what it is doing. */
-  readonly show: (progress: BuildProgress) => void
-}
-
-/** How llama.cpp is compiled in a folder. */
-const compileIn = (folder: string, building: Building) => ({
-  folder,
-  source: async () => await sourceOf(folder, building),
-  jobs: building.jobs,
-  platform: process.platform,
-  run: building.run,
-  signal: building.signal,
-  onProgress: building.show,
-})
+/** What a build works with, in whatever folder. */
+type Building = Omit<BuildOptions, 'folder' | 'variants'> & Pick<CommandIo, 'env'>
 
 async function buildMedia(file: string, building: Building): Promise<void> {
   const unwritable = (cause: Error): never => {
@@ -114,7 +105,7 @@ async function buildMedia(file: string, building: Building): Promise<void> {
   }
   const work = await mkdtemp(`${file}.building-`).catch(unwritable)
   try {
-    const built = await buildMediaLibrary(compileIn(work, building))
+    const built = await buildMediaLibrary({ ...building, folder: work })
     await copyFile(built, file).catch(unwritable)
   } finally {
     await removeFolder(work)
@@ -127,12 +118,13 @@ async function buildInto(
   { variant, model, threads: askedThreads }: Values<typeof flags>,
   building: Building,
 ): Promise<StoredBuild> {
-  const { env, signal, show } = building
+  const { env, signal, onProgress: show } = building
   const machine = thisMachine()
   // Compiling takes minutes: a model that cannot be had is told before.
   const given = model === undefined ? undefined : await resolveModel(model, { env, signal })
   const built = await buildLibraries({
-    ...compileIn(work, building),
+    ...building,
+    folder: work,
     variants: variant === 'both' ? variants : [variant],
   })
   const modelPath = given?.path ?? join(work, 'model.gguf')
@@ -175,7 +167,10 @@ async function buildInto(
 }
 
 /** The file that has it, fetched where it is not installed. */
-async function sourceOf(work: string, { env, signal, show }: Building): Promise<string> {
+async function sourceOf(
+  work: string,
+  { env, signal, onProgress: show }: Building,
+): Promise<string> {
   const installed = installedSource()
   if (installed !== undefined) return installed
   show({ kind: 'stage', text: 'fetching the source of llama.cpp from npm' })
