@@ -13,7 +13,7 @@ import { timedOut } from '../requests/request-sets.js'
 import { RequestTable } from '../requests/request-table.js'
 import { Sequence } from '../requests/sequence.js'
 import { hasMedia, type MixedPrompt, resolveMedia } from './resolve-media.js'
-import { resolvePrompt } from './resolve-prompt.js'
+import { checkLength, resolvePrompt } from './resolve-prompt.js'
 import { InputContext, resolveRequest } from './resolve-request.js'
 import { withStableBeginning } from './volatile-lines.js'
 
@@ -129,6 +129,8 @@ export class InputProcessor {
     const admit = (tokens: TokenId[], { media, waited }: Partial<MixedPrompt> = {}): Sequence => {
       const now = clock.now()
       const sequence = new Sequence(complete(tokens, media), tokens, arrivedAt, kv)
+      // The slots of the engine that drew its first tokens may hold more.
+      if (sequence.request.shift === undefined) checkLength(sequence.tokens, context)
       sequence.media = media
       sequence.encodeWait = waited
       sequence.messages = stable.messages

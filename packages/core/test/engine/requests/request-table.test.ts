@@ -86,6 +86,20 @@ t.test(
   },
 )
 
+t.test('a stream that another engine began has to fit a slot with its tokens', async (t) => {
+  const made = rig({ contextSize: 64 })
+  const { client, run, backend } = made
+  const prompt = promptOf(50)
+  const expected = expectedTokens(backend, prompt, 15)
+  const ask = async (done: number) => {
+    const continued = { tokens: expected.slice(0, done), elapsedMs: 5 }
+    return await run(collect(client.submit({ ...greedy(prompt, 20), continued })))
+  }
+  t.same((await ask(14)).tokens, expected.slice(14), 'its last token needs no place')
+  t.match((await ask(15)).error, { code: 'prompt_too_long', details: { promptTokens: 65 } })
+  await isDone(t, made)
+})
+
 t.test('clients that leave', async (t) => {
   const made = rig()
   const { client, clock, run, engine, backend } = made
