@@ -1,5 +1,6 @@
 import {
   batchPriority,
+  CllmError,
   createEngine,
   type EngineActivity,
   type EngineStatistics,
@@ -690,6 +691,80 @@ t.test('a prompt that is too long for one worker goes to one with a larger conte
   t.ok(client.workers.counts.placed > 5, 'some were at the small one first')
   await t.rejects(ask(600), { code: 'prompt_too_long', message: /a slot holds 512/ })
   await drive(clock, Promise.all([small, large].map(async ({ worker }) => await worker.close())))
+  await front.close()
+})
+
+t.test('what only a larger worker takes waits for one, and no longer than all else', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const start = async (id: string, tokens: number) =>
+    await startOne(clock, server, id, undefined, silentLogger, tokens)
+  const small = await start('a-small', 256)
+  const large = await start('b-large', 512)
+  const router = (): RouterPolicy => ({ place: (_, all) => ({ worker: all.at(-1)!.id }) })
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, router })
+  await front.start()
+  await later(clock, 1000)
+  const client = front.client('fake')
+  const prompt = { tokens: Array.from({ length: 240 }, () => 5) }
+  const asked = { prompt, maxTokens: 200, sampling: { seed: 1, ignoreEos: true } }
+  const { worker, bus, client: own } = await start('c-alone', 512)
+  const expected = await drive(clock, said(own, asked))
+  await drive(clock, worker.close())
+  bus.die()
+
+  // It is drawn by the large one, which dies behind what a slot of the small one holds.
+  const stream = said(client, asked)
+  await later(clock, 1000)
+  t.equal(large.worker.open, 1)
+  void large.worker.drain({ migrate: true })
+  await later(clock, 100)
+  t.equal(large.worker.open, 1, 'it does not move to where it may not end')
+  large.bus.die()
+  await later(clock, 5000)
+  const next = await start('b-next', 512)
+  t.same(await drive(clock, stream), expected, 'a stream goes on at the next large one')
+
+  // A line of a batch has been refused by the small one, and waits behind the clients of the large one.
+  const long = { tokens: Array.from({ length: 300 }, () => 5) }
+  const waiting = said(client, { ...asked, prompt: long })
+  await later(clock, 500)
+  const line = said(client, { prompt: long, maxTokens: 5, priority: batchPriority })
+  await later(clock, 500)
+  t.equal(next.worker.open, 1)
+  next.bus.die()
+  const both = await drive(clock, Promise.allSettled([waiting, line]))
+  for (const { reason } of both as PromiseRejectedResult[]) {
+    t.match(reason, { code: 'prompt_too_long' })
+  }
+  await drive(clock, small.worker.close())
+  await front.close()
+})
+
+t.test('an embedding that is too long for one worker is made by a larger one', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const sizes = [256, 512]
+  const workers = sizes.map(async (size) => {
+    const one = await startOne(clock, server, `of ${size}`, undefined, silentLogger, size)
+    one.client.embed = async (prompt) => {
+      const { length } = 'tokens' in prompt ? prompt.tokens : []
+      if (length > size) throw new CllmError('prompt_too_long', `${length} tokens, not ${size}`)
+      return { vector: [size], promptTokens: length }
+    }
+    return one.worker
+  })
+  const all = await Promise.all(workers)
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
+  await front.start()
+  await later(clock, 1000)
+  const embed = async (tokens: number) =>
+    await drive(clock, front.client('fake').embed({ tokens: Array(tokens).fill(5) }))
+  t.same(await embed(200), { vector: [256], promptTokens: 200 })
+  t.same(await embed(300), { vector: [512], promptTokens: 300 })
+  await t.rejects(embed(600), { code: 'prompt_too_long', message: '600 tokens, not 512' })
+  await drive(clock, Promise.all(all.map(async (worker) => await worker.close())))
+  await t.rejects(embed(300), { code: 'engine_unavailable' })
   await front.close()
 })
 

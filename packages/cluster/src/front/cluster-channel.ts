@@ -121,6 +121,8 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
     if (state === 'draining' && isIdle) this.parts.logger.info(about, 'a worker has left')
     else this.parts.logger.warn(about, 'a worker is lost')
     this.#calls.onLost(id)
+    // What waited for it alone has its patience now.
+    this.#placing.retry()
   }
 
   #submit({ id, request }: ToEngine & { readonly type: 'submit' }): void {

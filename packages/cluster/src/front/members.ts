@@ -18,6 +18,9 @@ export interface Member {
   report: WorkerReport | undefined
 }
 
+/** Whether a worker takes new requests. */
+export const isUp = ({ state }: Pick<Member, 'state'>): boolean => state === 'up'
+
 /** Milliseconds for which the first of several workers that come at the same time waits for the others. */
 const gatheringMs = 500
 
@@ -79,6 +82,11 @@ export class Members {
     return this.all.some(({ report }) => report === undefined)
   }
 
+  /** Those whose slots hold more tokens. */
+  larger(contextSize: number): Member[] {
+    return this.all.filter(({ record }) => record.info.limits.contextSize > contextSize)
+  }
+
   /** What they say of themselves, and those that this front does not understand. */
   get statistics(): WorkerStatistics[] {
     const own = this.all.map(({ record: { id }, state, report }) => {
@@ -92,23 +100,24 @@ export class Members {
   /**
    * The worker that gets a call: one that is up, the least busy one.
    *
+   * @param refusedContext tokens of the slots of the one that has refused it as too long; default 0: none has
    * @throws `engine_unavailable` where there is none
    */
-  forCall(): Member {
-    const known = this.allForCall()
-    const up = known.filter(({ state }) => state === 'up')
+  forCall(refusedContext = 0): Member {
+    const known = this.allForCall(refusedContext)
+    const up = known.filter(isUp)
     const [first, ...others] = (up.length > 0 ? up : known) as [Member, ...Member[]]
     const openOf = ({ report }: Member) => report?.open ?? 0
     return others.reduce((best, one) => (openOf(one) < openOf(best) ? one : best), first)
   }
 
   /**
-   * The workers that get a call to all of them.
+   * The workers that get a call to all of them, whose slots hold more tokens than that.
    *
    * @throws `engine_unavailable` where there is none
    */
-  allForCall(): Member[] {
-    const known = this.all.filter(({ report }) => report !== undefined)
+  allForCall(refusedContext = 0): Member[] {
+    const known = this.larger(refusedContext).filter(({ report }) => report !== undefined)
     if (known.length === 0) throw noWorker()
     return known
   }

@@ -31,8 +31,11 @@ export interface CallPlan {
 
 /** What becomes of the calls of a name. */
 export interface CallKind {
-  /** Throws where it cannot be made, `engine_unavailable` where there is no worker for it. */
-  readonly plan: (message: CallMessage, context: CallContext) => CallPlan
+  /**
+   * Throws where it cannot be made, `engine_unavailable` where there is no worker for it. One of this size has refused it
+   * as too long; 0: none has.
+   */
+  readonly plan: (message: CallMessage, context: CallContext, refusedContext: number) => CallPlan
   /** Any worker's answer is the same: it can wait for one, and is made again where one is lost. */
   readonly isPatient?: boolean
   /** Its answer names requests, by the ids that they have at the worker. */
@@ -49,7 +52,7 @@ export interface CallKind {
 const first: CallPlan['merge'] = (answers) => answers.values().next().value
 
 const toOne: CallKind = {
-  plan: (_, { members }) => ({ to: [members.forCall()], merge: first }),
+  plan: (_, { members }, refused) => ({ to: [members.forCall(refused)], merge: first }),
 }
 const toAnyone: CallKind = { ...toOne, isPatient: true }
 

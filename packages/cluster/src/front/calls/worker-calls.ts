@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { type FromEngine, Waiting, type Waits } from '@cllm/host'
-import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
+import { isUp, type Member, type Members, noWorker, requestTooLarge } from '../members.js'
 import type { Placing, PlacingParts } from '../placing/placing.js'
 import { ActivityCursors, LastStatistics } from './merge-answers.js'
 import type { CallContext, CallKind, CallMessage, CallPlan } from './call-table.js'
@@ -64,8 +64,11 @@ export class WorkerCalls {
     if (this.#isAnyThere) this.#waiting.retry()
   }
 
-  /** @param deaths workers that were lost before they answered; default 0 */
-  make(message: CallMessage, deaths = 0): void {
+  /**
+   * @param deaths workers that were lost before they answered; default 0
+   * @param refusedContext tokens of the slots of the worker that has refused it as too long; default 0: none has
+   */
+  make(message: CallMessage, deaths = 0, refusedContext = 0): void {
     this.#remove(message.call)
     const call = new Call(message, deaths)
     this.#open.set(message.call, call)
@@ -73,7 +76,7 @@ export class WorkerCalls {
       return this.#waiting.add(call, Infinity, this.front.options.patienceMs)
     }
     try {
-      this.#send(call, call.kind.plan(message, this.#context))
+      this.#send(call, call.kind.plan(message, this.#context, refusedContext))
     } catch (error) {
       this.#fail(message.call, error)
     }
@@ -86,14 +89,18 @@ export class WorkerCalls {
   }
 
   /** A worker answers. */
-  onAnswer({ record: { id }, link }: Member, answer: Answer): void {
+  onAnswer({ record: { id, info }, link }: Member, answer: Answer): void {
     const open = this.#open.get(answer.call)
     if (open === undefined || !open.waitsFor.delete(id)) return
+    const { contextSize } = info.limits
+    const isLargerUp = () => this.members.larger(contextSize).some(isUp)
     if (answer.type === 'result') {
       const { tellsIds = false, onAnswer } = open.kind
       const value = tellsIds ? withOwnIds(answer.value, link.id) : answer.value
       open.answers.set(id, value)
       onAnswer?.(id, value, this.#context)
+    } else if (open.kind.isPatient && answer.error.code === 'prompt_too_long' && isLargerUp()) {
+      return this.make(open.message, open.deaths, contextSize)
     } else if (open.kind.partialMs === undefined || open.answers.size + open.waitsFor.size === 0) {
       this.#remove(answer.call)
       return this.front.answer(answer)

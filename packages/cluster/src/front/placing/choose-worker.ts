@@ -24,9 +24,13 @@ export interface Choosing {
   readonly sleep: Sleep
 }
 
-/** Whether a worker draws what the one before would have; all do until there is a token. */
-export const isExactOn = ({ drawnBy }: PlacedRequest, { fingerprint }: WorkerRecord): boolean =>
-  drawnBy === undefined || drawnBy.fingerprint === fingerprint
+/** Whether a worker draws what the one before would have, and as much; all do until there is a token. */
+export const isExactOn = (
+  { drawnBy }: PlacedRequest,
+  { fingerprint, info: { limits } }: WorkerRecord,
+): boolean =>
+  drawnBy === undefined ||
+  (drawnBy.fingerprint === fingerprint && drawnBy.info.limits.contextSize <= limits.contextSize)
 
 /** Whether a worker can go on with the tokens so far at all: another model may be there under the same name. */
 const isPossibleOn = ({ drawnBy }: PlacedRequest, { info }: WorkerRecord): boolean =>

@@ -1,5 +1,11 @@
 import { createHash } from 'node:crypto'
-import { type Clock, type GenerateRequest, type Prompt, setLatest } from '@cllm/core'
+import {
+  type Clock,
+  type CllmError,
+  type GenerateRequest,
+  type Prompt,
+  setLatest,
+} from '@cllm/core'
 import { InFlightRequest } from '@cllm/host'
 import { blocksOfText, blocksOfTokens, type RequestToPlace } from '@cllm/scheduler'
 import type { WorkerRecord } from '../../messages.js'
@@ -17,6 +23,8 @@ export class PlacedRequest extends InFlightRequest {
   drawnBy: WorkerRecord | undefined
   /** Tokens per slot of the largest worker that has refused it as too long; 0: none has. */
   refusedContext = 0
+  /** What that one said. */
+  refusal: CllmError | undefined
   /** Of its text, where that alone is its prompt. */
   readonly characters: number
   readonly #prompt: Pick<RequestToPlace, 'blocks' | 'blockTokens' | 'files' | 'promptTokens'>

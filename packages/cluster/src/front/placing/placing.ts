@@ -2,7 +2,7 @@ import type { AddressedEvent, GenerateRequest, RequestEvent, Services } from '@c
 import { cancelReason, CllmError, failureOf, isOfBatch } from '@cllm/core'
 import { duplicate, waitedTooLong, Waiting, withSeed } from '@cllm/host'
 import { type Choosing, chooseWorker, isExactOn } from './choose-worker.js'
-import { type Member, noWorker, requestTooLarge } from '../members.js'
+import { isUp, type Member, noWorker, requestTooLarge } from '../members.js'
 import { type EndedRequest, PlacedRequest, PlacedRequests } from './placed-requests.js'
 import { forEachEvent, type StepEvents } from '../../messages.js'
 import { SharedService } from '../shared-service.js'
@@ -58,7 +58,7 @@ export class Placing {
     this.#waiting = new Waiting(parts.clock, {
       onTurn: (placed) => this.#place(placed),
       onExpired: (placed, isLate) =>
-        this.#fail(placed, isLate ? waitedTooLong('a worker') : noWorker()),
+        this.#fail(placed, isLate ? waitedTooLong('a worker') : (placed.refusal ?? noWorker())),
       sleep: parts.sleep,
     })
   }
@@ -176,21 +176,17 @@ export class Placing {
     this.parts.members.table.end(member.record.id, tokens)
     if (event.type === 'error' && event.error.code === 'prompt_too_long') {
       const { contextSize } = member.record.info.limits
-      if (this.#hasLarger(contextSize)) {
+      // What a larger one had drawn waits for the next one: its worker is often started again.
+      const { contextSize: drawn = 0 } = placed.drawnBy?.info.limits ?? {}
+      if (drawn > contextSize || this.parts.members.larger(contextSize).some(isUp)) {
         placed.refusedContext = contextSize
+        placed.refusal = CllmError.deserialize(event.error)
         this.#move(placed)
         return undefined
       }
     }
     this.#remove(placed)
     return event
-  }
-
-  /** Whether a worker takes requests whose slots hold more tokens. */
-  #hasLarger(contextSize: number): boolean {
-    return this.parts.members.all.some(
-      ({ record, state }) => state === 'up' && record.info.limits.contextSize > contextSize,
-    )
   }
 
   #onLoss(placed: PlacedRequest): void {
@@ -211,8 +207,12 @@ export class Placing {
   #place(placed: PlacedRequest): void {
     const now = this.parts.clock.now()
     const choice = chooseWorker(placed, this.parts, now)
-    // A batch's requests wait for as long as clients have all workers.
-    const patienceMs = isOfBatch(placed.request) ? Infinity : this.parts.options.patienceMs
+    const { members, options } = this.parts
+    const { refusedContext: refused } = placed
+    // A batch's requests wait for as long as clients have all workers that may take them.
+    const isLimited =
+      !isOfBatch(placed.request) || (refused > 0 && members.larger(refused).length === 0)
+    const patienceMs = isLimited ? options.patienceMs : Infinity
     if ('holdUntil' in choice) return this.#waiting.add(placed, choice.holdUntil, patienceMs)
     if ('error' in choice) return this.#fail(placed, choice.error)
     this.#waiting.delete(placed)
