@@ -477,6 +477,21 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     [0.5, 3.1, -2.0625, 3],
     [3.15, -3.2, 4],
   ],
+  'numbers nearer to zero than limits tell': [
+    { type: 'number', minimum: -1, maximum: 1 },
+    [-0.05, 0.05, -0.000_25, -1, -0.999],
+    [-1.01, 1.01],
+  ],
+  'limits beyond all that is written': [
+    { type: 'number', minimum: 0.01, maximum: Number.MAX_VALUE },
+    [12.99, 0.01, 0.015, 123_456_789.25],
+    [0, 0.009, -1],
+  ],
+  'a limit of as many digits as are written': [
+    { type: 'number', minimum: 0.5, maximum: 999_999_999_999_999 },
+    [0.5, 12.5, 999_999_999_999_999],
+    [0.4],
+  ],
   'a limit that is nearly nothing': [
     { type: 'number', minimum: 1e-9, maximum: 1 },
     [0.001, 0.00025, 0.5, 1],

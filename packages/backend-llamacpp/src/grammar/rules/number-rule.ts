@@ -46,14 +46,18 @@ function numbers(writer: GbnfWriter, facts: Facts, spend: Spend): string | undef
   const parts = counts.slice(step === undefined ? 0 : -1).flatMap((count) => {
     const { low, high } = digitsWithin(facts, count)
     const rules = new DigitRules(writer, count, step?.digits ?? 1n, step === undefined, spend)
+    const goesOn = further > 0 && count === decimals
     const write = (from: bigint, to: bigint, isLimit: boolean): readonly string[] => {
-      if (further === 0 || count < decimals) return rules.between(from, to)
+      if (!goesOn) return rules.between(from, to)
       // A number goes away from zero with further digits, so the last step before a limit has none.
       const open = rules.between(from, isLimit ? to - 1n : to)
       const longer = open.map((text) => `(${text}) [0-9]{0,${further}}`)
       return isLimit && from <= to ? [...longer, ...rules.between(to, to)] : longer
     }
-    const negative = low < 0n ? write(high < 0n ? -high : 1n, -low, minimum !== undefined) : []
+    // -0.05 is -0.0 with a further digit
+    const smallest = goesOn ? 0n : 1n
+    const negative =
+      low < 0n ? write(high < 0n ? -high : smallest, -low, minimum !== undefined) : []
     return [
       ...(high >= 0n ? write(low > 0n ? low : 0n, high, maximum !== undefined) : []),
       ...negative.map((part) => `"-" (${part})`),
@@ -64,17 +68,20 @@ function numbers(writer: GbnfWriter, facts: Facts, spend: Spend): string | undef
 
 /**
  * The decimals that tell numbers from their limits, and how many more there may be; 0: they would be too many.
- * A limit with more decimals, such as 3.141592653589793, holds as the next number inside of it.
+ * A limit with more decimals, such as 3.141592653589793, holds as the next number inside of it. One with more digits
+ * before the point than are written, such as the largest double, is none.
  */
 function fractionsOf({ minimum, maximum }: Bounds): { decimals: number; further: number } {
   const bounds = [minimum, maximum].filter((bound) => bound !== undefined)
   const isExclusive = bounds.some((bound) => bound.isExclusive)
   const exact = bounds.map(({ value }) => toDecimal(value))
   const needed = Math.max(1, ...exact.map((bound) => bound.decimals)) + (isExclusive ? 1 : 0)
-  const wholes = exact.map((bound) => String(bound.digits).length - bound.decimals)
-  const left = Math.max(0, precision - Math.max(1, ...wholes))
-  const decimals = Math.min(needed, furtherDigits + 2, left)
-  return { decimals, further: Math.min(furtherDigits, left - decimals) }
+  const wholes = exact.map(
+    ({ digits, decimals }) => String(digits).replace('-', '').length - decimals,
+  )
+  const left = precision - Math.max(1, ...wholes.filter((digits) => digits <= precision))
+  const decimals = Math.min(needed, furtherDigits + 2)
+  return { decimals, further: Math.max(0, Math.min(furtherDigits, left - decimals)) }
 }
 
 /** This many multiples are listed one by one, where their digits have too many states. */
