@@ -11,11 +11,11 @@ import type { TokenId } from '../contracts/model/tokenizer.js'
 import { isToken } from './input/check-request.js'
 import { CllmError, messageOf } from '../errors/cllm-error.js'
 
-/** A step's outputs, or in place of an item's what is wrong with them. */
+/** A step's outputs; an item with wrong outputs has an error in their place. */
 export type CheckedOutputs = readonly (readonly StepOutput[] | CllmError)[]
 
 /**
- * The tokens that a slot really keeps of `length`.
+ * Cuts a slot to `length` tokens; returns how many the backend really kept.
  *
  * @throws `backend_failed` where the backend returns anything else
  */
@@ -24,7 +24,7 @@ export function truncate(backend: Backend, slot: SlotId, length: number): number
 }
 
 /**
- * The tokens that a slot really holds of another one's first `length`.
+ * Copies the first `length` tokens of a slot; returns how many the other slot really has.
  *
  * @throws `backend_failed` where the backend returns anything else
  */
@@ -40,7 +40,7 @@ export async function copyPrefix(
 /**
  * The free slot that the backend prefers for a new sequence.
  *
- * @throws `backend_failed` where that is none of them
+ * @throws `backend_failed` where the backend names another slot
  */
 export function preferSlot(
   backend: Backend,
@@ -67,7 +67,7 @@ export function createSampler(
 }
 
 /**
- * Milliseconds that each step loses with sequences in these slots; 0 where any slots are as good.
+ * Milliseconds that each step takes longer with sequences in these slots; 0 where all slots are equally good.
  *
  * @throws `backend_failed` where the backend returns anything else
  */
@@ -81,7 +81,7 @@ export function layoutMs(backend: Backend, used: readonly SlotId[]): number {
 /**
  * A vector for each input.
  *
- * @throws `backend_failed` where there is none for some input
+ * @throws `backend_failed` where an input has no vector
  */
 export async function embed(
   backend: Backend,
@@ -97,10 +97,10 @@ export async function embed(
 }
 
 /**
- * The outputs of a step; an item whose outputs are not what it asked for has an error in their place, so
- * that its request fails and no other one.
+ * Checks the outputs of a step. An item with other outputs than it asked for gets an error in their place, so that only
+ * its request fails.
  *
- * @param result - what came: a backend in plain JavaScript may have forgotten to return any of it
+ * @param result - as the backend returned it; in plain JavaScript any part may be missing
  */
 export function checkOutputs(
   backend: Backend,
@@ -120,7 +120,7 @@ export function checkOutputs(
   return checked ?? outputs
 }
 
-/** What a backend threw, or gave as an error: in plain JavaScript it may be anything. */
+/** The error for anything that a backend threw or returned as an error. */
 export function toError(error: unknown): CllmError {
   if (CllmError.isInstance(error)) return error
   const message = `The backend failed: ${messageOf(error)}`
@@ -153,7 +153,7 @@ function keptTokens(backend: Backend, call: string, kept: unknown, length: numbe
   throw wrong(backend, call, `the number of tokens kept, from 0 to ${length}`, kept)
 }
 
-/** What a backend returned is not what its contract says. */
+/** The error for a value that breaks the backend's contract. */
 function wrong(backend: Backend, call: string, expected: string, came: unknown): CllmError {
   const { id } = backend.model
   const message = `The backend of "${id}" returned a wrong value: ${call}: expected ${expected}, instead got ${String(came)}`

@@ -33,15 +33,14 @@ export const FEATURES = token<Features>('Features')
  */
 export interface Admission {
   /**
-   * Looks at the length of the queue before anything is done for one more request. Throws
-   * `queue_full`.
+   * Checks the length of the queue before any work is done for a new request. Throws `queue_full`.
    *
    * @param arriving - requests whose prompts are still being tokenized
    */
   checkCount(arriving: number, now: number): void
   /**
-   * Looks at a request that is about to join the queue, with its forecast where it has to wait. Throws
-   * `queue_full` or `wait_too_long`.
+   * Checks a request that is about to join the queue; it has a forecast if it has to wait. Throws `queue_full` or
+   * `wait_too_long`.
    */
   check(sequence: Sequence, now: number): void
 }
@@ -50,13 +49,13 @@ export interface Admission {
 export const ADMISSION = token<Admission>('Admission')
 
 /**
- * Predicts when requests will be served, from what it observes. Provided as `WAIT_PREDICTOR`. One
- * that builds on `original()` must forward the observer's calls to it, or it never learns.
+ * Predicts from its observations when requests will be served. Provided as `WAIT_PREDICTOR`. A predictor that builds on
+ * `original()` must forward the observer's calls to it, or it never learns.
  *
  * @experimental may change in 0.x
  */
 export interface WaitPredictor extends EngineObserver {
-  /** What a request that arrives now can expect. */
+  /** The forecast for a request that arrives now. */
   forecast(sequence: Sequence, now: number): Forecast
   /** How many more tokens a request is expected to generate. Default: all that it may. */
   answerTokens?(sequence: Sequence): number
@@ -74,27 +73,27 @@ export const WAIT_PREDICTOR = token<WaitPredictor>('WaitPredictor')
  */
 export interface Slot {
   readonly id: SlotId
-  /** The tokens whose keys and values it holds are the first of these; undefined: nothing to share. */
+  /** Its content is the keys and values of the first of these tokens; undefined: content that cannot be shared. */
   chain: BlockChain | undefined
-  /** Tokens that it holds while it has no owner. */
+  /** The number of tokens that it holds while it has no owner. */
   length: number
-  /** Blocks that can be found in the index. */
+  /** The number of its blocks in the index. */
   blocks: number
   owner: Sequence | undefined
   usedAt: number
-  /** Of what it keeps while it has no owner; undefined: of a request that is alone. */
+  /** The program whose tokens it keeps while it has no owner; undefined: of no known program. */
   program?: Program | undefined
 }
 
-/** A request that computes tokens which another one waits for. */
+/** A request that computes a prefix which a waiting request shares. */
 export interface PrefixProducer {
   readonly sequence: Sequence
-  /** How many tokens they share that a slot will hold. */
+  /** The length of the shared prefix in tokens. */
   readonly shared: number
 }
 
 /**
- * A slot that holds the first tokens of a sequence, and how many.
+ * A slot and the number of leading tokens of a sequence that it holds.
  *
  * @experimental may change in 0.x
  */
@@ -104,76 +103,76 @@ export interface Match {
 }
 
 /**
- * Gives slots to sequences and decides what of the KV cache is reused: the slots, the cells that they share
- * and the tiers behind them. Provided as `KV_CACHE_MANAGER`; extend {@link BaseCacheManager} to write one.
- * One that builds on `original()` must forward the observer's calls to it.
+ * Gives slots to sequences, and decides which cached tokens are reused: from the slots, the pool of cells and the tiers
+ * behind the slots. Provided as `KV_CACHE_MANAGER`; extend {@link BaseCacheManager} to write one. A manager that builds
+ * on `original()` must forward the observer's calls to it.
  *
  * @experimental may change in 0.x
  */
 export interface KVCacheManager extends LoopWork, EngineObserver {
   readonly slots: readonly Slot[]
-  /** Slots that can be given out now: none while the KV cells are used up. */
+  /** Slots that can be given to requests now; 0 while the pool of KV cells is full. */
   readonly freeSlots: number
   /** Whether all slots share one pool of KV cells (`limits.kvTokens`). */
   readonly isPool: boolean
-  /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
+  /** How many leading tokens of a waiting sequence would be cached if it were admitted now. */
   lookUp(sequence: Sequence): number
   /**
-   * The running request that computes what this waiting sequence begins with, when waiting for that
-   * and copying it is cheaper than computing it a second time.
+   * The running request that is computing a prefix of this waiting sequence, if waiting for it and copying is cheaper
+   * than computing it again.
    */
   producerOf(sequence: Sequence): PrefixProducer | undefined
-  /** No request is to wait for what this sequence computes. */
+  /** From now on no request waits for a prefix that this sequence computes. */
   stopProducing(sequence: Sequence): void
   /** A sequence waits for a slot from now on. */
   onWaiting(sequence: Sequence): void
   /**
-   * Makes room in the pool for a waiting sequence; false: it must wait until others have ended. Asked
-   * where there is a pool.
+   * Makes room in the pool for a waiting sequence; false: it must wait until others have ended. Only called if there is
+   * a pool.
    *
    * @param answerTokens - how many more tokens a sequence is expected to generate
    */
   admits(sequence: Sequence, answerTokens: (sequence: Sequence) => number): Promise<boolean>
-  /** Makes room in the pool for this many tokens; false: running requests hold too much. */
+  /** Makes room in the pool for this many tokens; false: running requests occupy too many cells. */
   fits(count: number): Promise<boolean>
-  /** The pool was used up, and a request lost its slot: none is admitted before another ends. */
+  /** The pool was full, and a request was preempted: no request is admitted until another one has ended. */
   onOverflow(): void
   /**
-   * Whether a waiting sequence can be given a slot without keeping requests that decode waiting for long;
-   * otherwise what that needs is made ready beside their steps, and it is asked again before the next
-   * one. Where nothing else can be computed (`insists`), only what is being read for it is waited for.
+   * Whether a waiting sequence can get a slot without delaying decoding requests for long. If not, what it needs is made
+   * ready beside the steps, and this is called again before the next step. If nothing else can be computed (`insists`),
+   * only files that are being read are waited for.
    */
   prepare(sequence: Sequence, insists: boolean): boolean
-  /** Whether something is being read for requests that wait: its end wakes the loop. */
+  /** Whether files are being read for waiting requests; the end of a read wakes the loop. */
   readonly isReading: boolean
-  /** Gives the sequence a free slot, with as much of its prefix as can be had without computing. */
+  /** Gives the sequence a free slot with as many of its cached leading tokens as possible. */
   acquire(sequence: Sequence): Promise<void>
   /** The sequence has computed more of its tokens. */
   onAdvanced(sequence: Sequence): void
   /**
-   * The slot of a running sequence holds drafts behind what was computed for it: keeps `length` tokens
-   * of it, which the sequence has, and notes how many the backend really kept.
+   * Removes rejected draft tokens from a running sequence's slot: keeps the first `length` tokens, and notes how many
+   * the backend really kept.
    */
   truncate(sequence: Sequence, length: number): void
   /**
-   * Drops `discard` tokens after the first `keep` of a running sequence's slot, which nobody else may use
-   * from then on.
+   * Drops `discard` tokens behind the first `keep` of a running sequence's slot, which no other request may use from
+   * then on.
    */
   shift(sequence: Sequence, keep: number, discard: number): void
   /**
-   * Takes the slot back and keeps its tokens for reuse, if they may be shared. No request is to wait for
-   * what the sequence would have computed.
+   * Takes the slot back and keeps its tokens for reuse, if they may be shared. From now on no request waits for tokens
+   * that the sequence would have computed.
    */
   release(sequence: Sequence, now: number): void
   /** Empties a slot without an owner. */
   evict(slot: Slot): Promise<void>
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   move(from: Slot, to: Slot): Promise<boolean>
-  /** What each slot holds now. */
+  /** The present content of each slot. */
   statistics(): SlotStatistics[]
   /** The pool of KV cells; undefined where each slot has its own. */
   pool(): KvPoolStatistics | undefined
-  /** What the tiers behind the slots hold; undefined without any. */
+  /** Statistics of the tiers behind the slots; undefined without tiers. */
   cache(): CacheStatistics | undefined
 }
 
@@ -187,26 +186,25 @@ export const KV_CACHE_MANAGER = token<KVCacheManager>('KVCacheManager')
  * @experimental may change in 0.x
  */
 export interface PrefixIndex {
-  /** Changes with what can be found, so that a look-up can be remembered until then. */
+  /** Changes whenever look-ups may have other results, so that these can be cached until then. */
   readonly version: number
   /**
-   * The slots without an owner, or of running sequences, that hold the most of the sequence's tokens, up
-   * to `limit` of them.
+   * The idle or the running slots with the most leading tokens of the sequence, at most `limit` slots.
    */
   matches(sequence: Sequence, kind: 'idle' | 'running', limit?: number): Iterable<Match>
-  /** How many tokens an idle slot begins with that another slot has too. */
+  /** How many leading tokens of an idle slot another slot has, too. */
   sharedWithOthers(slot: Slot): number
-  /** The sequence that is computing the longest prefix of this one, and how long that is. */
+  /** The sequence that is computing the longest prefix of this one, and the prefix's length. */
   planned(sequence: Sequence): PrefixProducer | undefined
-  /** A sequence got the slot, with what it has computed. Sets `slot.chain`, so that it can be shared. */
+  /** A sequence got the slot: indexes its computed tokens. Sets `slot.chain`, so that they can be shared. */
   occupy(slot: Slot, sequence: Sequence): void
   /** The sequence in the slot has computed more. */
   grow(slot: Slot, sequence: Sequence): void
-  /** What the sequence will compute can no longer be found. */
+  /** Removes the tokens that the sequence would compute. */
   unplan(sequence: Sequence): void
-  /** What the slot holds can no longer be found. */
+  /** Removes the slot's content. */
   drop(slot: Slot): void
-  /** The slot has no owner any more and keeps what the sequence computed. Sets `slot.chain`. */
+  /** The slot has no owner any more: indexes the content that it keeps. Sets `slot.chain`. */
   keep(slot: Slot, sequence: Pick<Sequence, 'chain'>): void
 }
 

@@ -41,7 +41,7 @@ export const builtInParts = [
   [parts.ADMISSION, QueueLimits],
 ] as const
 
-/** The others that have a token. */
+/** Parts with a token that cannot be replaced. */
 const shared = [
   [ENGINE_COSTS, EngineCosts],
   [ACTIVITY, ActivityWatch],
@@ -51,7 +51,7 @@ const shared = [
   [SLOT_ACTIONS, SlotActions],
 ] as const
 
-/** Those without one. */
+/** Parts without a token. */
 const fixed = [
   BetweenSteps,
   Counters,
@@ -77,7 +77,7 @@ const fixed = [
   WaitingQueue,
 ] as const
 
-/** What observes each engine, in this order, so that the policy sees programs; then come counters and the observers of plug-ins. */
+/** The observers of each engine. The order matters: the policy sees programs. Counters and plug-ins' observers follow. */
 const observing: readonly InjectionToken<EngineObserver>[] = [
   Programs,
   Partings,
@@ -89,7 +89,7 @@ const observing: readonly InjectionToken<EngineObserver>[] = [
   StepPlanner,
 ]
 
-/** What does work between the steps of each engine; other features do when they are first used. */
+/** Parts with work between the steps; other features are added when they are first used. */
 const working: readonly InjectionToken<LoopWork>[] = [parts.KV_CACHE_MANAGER, SlotCompactor]
 
 /** Registers the classes of an engine, one instance of each; nothing is made yet. */
@@ -105,7 +105,7 @@ export function registerEngine(container: DependencyContainer): void {
 }
 
 /**
- * Makes the engine of what is registered, with its observers and the work between its steps.
+ * Makes the engine from the registered parts, with its observers and the work between its steps.
  *
  * @param counts - whether it counts its work
  */

@@ -1,15 +1,15 @@
 import type { Learner } from '../../contracts/services.js'
 import { LinearFit, type LinearFitOptions } from './linear-fit.js'
 
-/** A small model on two CPU cores: a copy of a slot takes 40 ms. Scaled by the first step. */
+/** The coefficients of a small model on two CPU cores, in the order of `stepFeatures`. The first steps scale them. */
 const prior = [15, 8, 0.005, 20, 2, 3, 0.002, 40, 2]
-/** Where a prompt token and a copy are in it. */
+/** The indexes of a prompt token's and of a copy's cost. */
 const [tokenAt, copyAt] = [5, 7]
 const kinds = [...Array<string>(3).fill('decode'), ...Array<string>(6).fill('prefill')]
 
 /**
- * Copies that must be seen before their cost is kept for later processes. A single one that fell into a stall of the
- * machine would seem so dear that they long computed anew what they could copy.
+ * The number of observed copies before their cost is saved for later processes. With fewer, a single copy that was slowed
+ * down by other processes would make copies seem too expensive for a long time.
  */
 const copiesToKeep = 3
 
@@ -17,30 +17,32 @@ const copiesToKeep = 3
 export type StepCostOptions = Partial<Pick<LinearFitOptions, 'memory' | 'outlier'>>
 
 /**
- * Learns what a step costs from the steps that ran, in milliseconds:
+ * Learns the cost of steps, in milliseconds, from the steps that ran:
  *
  *     decode  = base + each · sequences + read · context
  *     prefill = base + again · (lengths − 1) + each · tokens + read · Σ tokens · context
- *     copies  = copy · copies before it
+ *     copies  = copy · copies before the step
  *     outputs = output · tokens verified like prompts
  *
- * A step costs the sum. Up to eight tokens with which drafts are verified count as if each were another
- * sequence's, and each that verifies as one more pass (`base`), since it mostly is one where others decode between: on CPUs five tokens of one sequence take
- * about as long as one token of each of five. More of them count as chunks of prompts that have an
- * output at each token: seventeen tokens of one sequence may take a third of the time of seventeen
- * sequences. `lengths` is the number of different
- * lengths of its chunks: llama.cpp, with a KV cache for each sequence, makes passes over the weights
- * that take equally many tokens of each sequence, so chunks of different lengths need further passes. A
- * copy moves a whole slot, so its cost depends on the size of the slot and not on the prefix; where the
- * backend defers it to the next step, as llama.cpp does, that step shows it.
+ * A step costs the sum.
  *
- * It starts from the costs of a small model on two CPU cores. The first step of decodes and the first one of
- * prompts each show a scale of their own, as a machine may be fast at one and slow at the other; a copy
- * keeps its proportion to the prompts' tokens that it saves. Estimates are a pure function of the steps observed, so a
- * scheduling policy can own an instance.
+ * Verified tokens: up to eight count as one token of a sequence each, and each verifying sequence as one more pass
+ * (`base`), since it usually needs one: on CPUs five tokens of one sequence take about as long as one token of each of
+ * five sequences. More than eight count as prompt chunks with an output at each token: seventeen tokens of one sequence
+ * may take a third of the time of seventeen sequences.
+ *
+ * `lengths` is the number of different chunk lengths: llama.cpp, with a KV cache for each sequence, makes passes over the
+ * weights that take equally many tokens of each sequence, so that chunks of different lengths need further passes.
+ *
+ * A copy moves a whole slot, so its cost depends on the size of the slot and not on the prefix. Where the backend defers
+ * it to the next step, as llama.cpp does, it lengthens that step.
+ *
+ * The prior is a small model on two CPU cores. The first decode and the first prompt chunk each set a scale of their own,
+ * as a machine may be fast at one and slow at the other; a copy is scaled with the prompt tokens that it saves. Estimates
+ * are a pure function of the observed steps, so a scheduling policy can own an instance.
  */
 export class StepCostModel implements Learner {
-  /** What was learned. */
+  /** The learned coefficients. */
   readonly fit: LinearFit
   #copies = 0
   #recalledCopyMs: number | undefined
@@ -55,8 +57,8 @@ export class StepCostModel implements Learner {
   }
 
   /**
-   * Milliseconds of one token for each sequence, given the tokens in its slot, and of what verifies
-   * drafts beside them; 0 for none.
+   * Milliseconds of decoding one token for each sequence, given the tokens in its slot, and of verifying drafts beside
+   * them; 0 for none.
    */
   decodeMs(contexts: readonly number[], verifying: readonly Chunk[] = []): number {
     return this.fit.predict(stepFeatures({ decoding: contexts, verifying, chunks: [] }))
@@ -67,7 +69,7 @@ export class StepCostModel implements Learner {
     return this.fit.predict(stepFeatures({ decoding: [], chunks }))
   }
 
-  /** Milliseconds that prompt tokens behind `context` others add to a step that has chunks anyway. */
+  /** Milliseconds that prompt tokens behind `context` other tokens add to a step that has prompt chunks anyway. */
   tokensMs(tokens: number, context = 0): number {
     const [, , , , , each = 0, read = 0] = this.fit.coefficients
     return tokens * (each + read * (context + tokens / 2))
@@ -111,30 +113,29 @@ export class StepCostModel implements Learner {
   }
 }
 
-/** Several tokens that a step computes for one sequence: a part of a prompt. */
+/** Several tokens that a step computes for one sequence: a chunk of its prompt. */
 export interface Chunk {
   readonly tokens: number
   /** Tokens in the slot before it. */
   readonly context: number
 }
 
-/** The work of a step, as far as it takes time. */
+/** The work of a step, as far as it costs time. */
 export interface StepWork {
   /** The tokens in the slot of each sequence that computes a single one. */
   readonly decoding: readonly number[]
   readonly chunks: readonly Chunk[]
-  /** The last token and the drafts of each sequence that verifies some; default: none. */
+  /** For each sequence that verifies drafts: its last token and the drafts; default: none. */
   readonly verifying?: readonly Chunk[]
-  /** Copies between slots since the step before; default 0. */
+  /** Copies between slots since the previous step; default 0. */
   readonly copies?: number
 }
 
-/** What a step computes for one sequence; with `drafts`, that many of its tokens are verified. */
+/** The tokens that a step computes for one sequence, of which the last `drafts` are verified. */
 export type WorkPart = Chunk & { readonly drafts?: number }
 
 /**
- * The work of a step with these parts. A single token costs a decode, whether it is the next one or
- * the last of a prompt.
+ * The work of a step with these parts. A single token costs a decode, even if it is the last one of a prompt.
  */
 export function workOf(parts: readonly WorkPart[], copies = 0): StepWork {
   const decoding: number[] = []
@@ -149,8 +150,8 @@ export function workOf(parts: readonly WorkPart[], copies = 0): StepWork {
 }
 
 /**
- * A pass of more tokens multiplies matrices by matrices, as for a prompt; one of fewer takes its tokens one
- * by one. llama.cpp changes from one to the other at 8 on CUDA and, for most types of weights, on CPUs.
+ * A pass of more tokens multiplies matrices by matrices, as for a prompt; a shorter one takes its tokens one by one.
+ * llama.cpp switches at 8 tokens on CUDA and, for most types of weights, on CPUs.
  */
 const mostOneByOne = 8
 

@@ -14,7 +14,7 @@ import { checkNumber, invalidField } from '../input/check-request.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
 
-/** The model alone. */
+/** The choice of no adapters. */
 const noAdapters: RequestAdapters = { applied: [], key: '' }
 
 interface Entry {
@@ -28,7 +28,7 @@ interface Job {
   readonly reject: (error: CllmError) => void
 }
 
-/** Adapters of one request. */
+/** The most adapters of one request. */
 const mostChosen = 8
 const mostScale = 1000
 
@@ -36,16 +36,16 @@ const mostScale = 1000
 export const ADAPTERS = tokens.token<AdapterTable>('Adapters')
 
 /**
- * The adapters that requests can name. They are loaded and given back between two steps; one that is
- * taken away stays in memory until the last request that is computed with it has ended.
+ * The adapters that requests can name. They are loaded and disposed of between two steps; an unloaded adapter stays in
+ * memory until the last request that uses it has ended.
  */
 @injectable()
 export class AdapterTable implements LoopWork {
   readonly #byName = new Map<string, Entry>()
-  /** Adapters that no new request can name. */
+  /** Unloaded adapters that are still in memory; no new request can name them. */
   #leaving: LoadedAdapter[] = []
   readonly #gone = new WeakSet<LoadedAdapter>()
-  /** How often each is used besides by requests. */
+  /** The number of holds on each adapter, besides its use by queued and running requests. */
   readonly #holds = new Map<LoadedAdapter, number>()
   #jobs: Job[] = []
   #nextId = 0
@@ -58,12 +58,12 @@ export class AdapterTable implements LoopWork {
     @inject(BetweenSteps) private readonly between: BetweenSteps,
   ) {}
 
-  /** All of them, or undefined where there is none. */
+  /** All adapters, or undefined where there are none. */
   get known(): readonly AdapterInfo[] | undefined {
     return this.#byName.size > 0 ? this.list() : undefined
   }
 
-  /** By their numbers. */
+  /** All adapters, ordered by their numbers. */
   list(): readonly AdapterInfo[] {
     const all = Array.from(this.#byName.values(), ({ info }) => info)
     return all.toSorted((a, b) => a.id - b.id)
@@ -84,7 +84,7 @@ export class AdapterTable implements LoopWork {
     })
   }
 
-  /** Takes an adapter away. Throws `model_not_found`. */
+  /** Unloads an adapter. Throws `model_not_found`. */
   unload(name: string): void {
     const { loaded } = this.#find('name', name)
     this.#byName.delete(name)
@@ -93,7 +93,7 @@ export class AdapterTable implements LoopWork {
   }
 
   /**
-   * What a request is computed with.
+   * The adapters of a request's choices.
    *
    * @throws CllmError `unsupported`, `invalid_request` or `model_not_found`
    */
@@ -120,14 +120,14 @@ export class AdapterTable implements LoopWork {
     return { applied: active, key }
   }
 
-  /** Throws `model_not_found` when one of them was taken away and given back meanwhile. */
+  /** Throws `model_not_found` if one of them was unloaded and disposed of meanwhile. */
   ensureLoaded(applied: readonly AppliedAdapter[]): void {
     if (!applied.some(({ adapter }) => this.#gone.has(adapter))) return
     const message = 'adapters: one was unloaded before the request could be computed'
     throw new CllmError('model_not_found', message, { details: { field: 'adapters' } })
   }
 
-  /** Keeps them in memory until the function that it returns is called. */
+  /** Keeps the adapters in memory until the returned function is called. */
   hold({ applied }: RequestAdapters): () => void {
     for (const { adapter } of applied) this.#count(adapter, 1)
     return () => {
@@ -136,12 +136,12 @@ export class AdapterTable implements LoopWork {
     }
   }
 
-  /** Whether something can be done before the next step. */
+  /** Whether adapters can be loaded or disposed of before the next step. */
   get isDue(): boolean {
     return this.#jobs.length > 0 || this.#leaving.some((adapter) => !this.#isUsed(adapter))
   }
 
-  /** Does it, beside no pass of embeddings, which are computed with adapters, too. */
+  /** Loads and disposes of adapters, never beside a pass of embeddings, which use adapters, too. */
   async settle(): Promise<void> {
     await this.between.alone(async () => {
       for (const adapter of this.#leaving.filter((one) => !this.#isUsed(one))) {
@@ -153,14 +153,14 @@ export class AdapterTable implements LoopWork {
     })
   }
 
-  /** Ends what waits with this error. */
+  /** Rejects waiting loads with this error. */
   close(error: CllmError): void {
     for (const { reject } of this.#jobs.splice(0)) reject(error)
   }
 
   async #do({ source, resolve, reject }: Job): Promise<void> {
     try {
-      // Another one of its name or number may have come first.
+      // Another adapter may have taken its name or number meanwhile.
       this.#ensureFree(source)
       const loaded = await this.#ensureSupported().load(source.path)
       this.#byName.set(source.name, { info: source, loaded })

@@ -19,21 +19,21 @@ interface Job {
   readonly reject: (error: CllmError) => void
 }
 
-/** The `Embeddings`. */
+/** The {@link Embeddings}. */
 export const EMBEDDINGS = tokens.token<Embeddings>('Embeddings')
 
 /**
- * Computes embeddings in turn with the engine's steps: one pass between two steps, so that generation
- * never waits for more than one, and one after the other while nothing is generated. A pass has as many
- * inputs as the backend takes at once.
+ * Computes embeddings in turn with the engine's steps: one pass between two steps, so that generation never waits for
+ * more than one pass, and one pass after the other while nothing is generated. A pass takes as many inputs as the
+ * backend allows.
  */
 @injectable()
 export class Embeddings implements LoopWork {
   readonly #queue: Job[] = []
-  /** Inputs that have no answer yet, those that are tokenized among them. */
+  /** The number of inputs without an answer, including those being tokenized. */
   #pending = 0
   #pass: Promise<void> | undefined
-  /** Whether a step is computed, or comes next. */
+  /** Whether a step is running or about to start. */
   #isPaused = false
   #closed: CllmError | undefined
 
@@ -62,7 +62,7 @@ export class Embeddings implements LoopWork {
       return await this.#embed(input, adapters, options.signal)
     } finally {
       release()
-      // Its client may have another one, which it sends when it has this answer.
+      // A draining engine waits one more turn, as the client may send its next input when it has this answer.
       // oxlint-disable-next-line no-restricted-globals -- a turn of the event loop; no time is measured
       setImmediate(() => {
         if (--this.#pending === 0) this.between.notify()
@@ -98,7 +98,7 @@ export class Embeddings implements LoopWork {
     }
   }
 
-  /** A pass that is under way is waited for. */
+  /** Starts no more passes, and waits for the running one. */
   pause(): Promise<void> | undefined {
     this.#isPaused = true
     return this.#pass
@@ -127,7 +127,7 @@ export class Embeddings implements LoopWork {
     this.#pass = this.#computeAll(this.#queue.splice(0, this.#countFitting()))
   }
 
-  /** How many of the first in the queue one pass computes. */
+  /** How many inputs from the head of the queue fit into one pass. */
   #countFitting(): number {
     const { contextSize, embeddingTokens = contextSize, embeddingInputs = 1 } = this.backend.limits
     let room = embeddingTokens
@@ -142,9 +142,9 @@ export class Embeddings implements LoopWork {
   }
 
   async #computeAll(jobs: readonly Job[]): Promise<void> {
-    // Clients that leave give their adapters back before they are computed.
+    // A client that leaves releases its adapters, but its input may still be in this pass.
     const releases = jobs.map(({ adapters }) => this.adapters.hold(adapters))
-    // Of several, one that cannot be computed fails alone.
+    // If a pass of several inputs fails, each is computed alone, so that only the wrong one fails.
     if (!(await this.#compute(jobs))) {
       for (const job of jobs) await this.#compute([job])
     }
@@ -153,7 +153,7 @@ export class Embeddings implements LoopWork {
     if (!this.#isPaused) this.#next()
   }
 
-  /** Returns false when the pass failed and its inputs are still to be computed. */
+  /** Returns false if the pass failed and its inputs must be computed one by one. */
   async #compute(jobs: readonly Job[]): Promise<boolean> {
     try {
       const { applied = [] } = jobs[0]?.adapters ?? {}

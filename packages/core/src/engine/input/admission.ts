@@ -6,8 +6,8 @@ import { WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /**
- * Refuses requests that would wait in too long a queue. Requests that can start in a free slot do not
- * count as queued. Each refusal has a `retryAfterMs` in its details.
+ * Refuses requests when the queue is too long. Requests that can start in a free slot do not count as queued. Each
+ * refusal has a `retryAfterMs` in its details.
  */
 @injectable()
 export class QueueLimits implements parts.Admission {
@@ -19,7 +19,7 @@ export class QueueLimits implements parts.Admission {
   ) {}
 
   /**
-   * By the number of requests, before anything is done for one more.
+   * Checks the number of waiting requests, before any work is done for a new one.
    *
    * @param arriving - requests whose prompts are still being tokenized
    */
@@ -33,7 +33,7 @@ export class QueueLimits implements parts.Admission {
     throw new CllmError('queue_full', message, { details: { limit, retryAfterMs } })
   }
 
-  /** By tokens and by the time that it would wait. */
+  /** Checks the tokens in the queue, and the predicted wait. */
   check(sequence: Sequence, now: number): void {
     if (this.waiting.total < this.kv.freeSlots) return
     this.#checkTokens(sequence, now)
@@ -60,7 +60,7 @@ export class QueueLimits implements parts.Admission {
   }
 }
 
-/** @throws CllmError `wait_too_long` with a `retryAfterMs` for what would wait for longer than the limit */
+/** Checks a predicted wait. @throws CllmError `wait_too_long` with a `retryAfterMs` if it is longer than the limit */
 export function checkWait(queueMs = 0, limit = Infinity, what = 'It'): void {
   if (queueMs <= limit) return
   const seconds = (ms: number): string => (ms / 1000).toFixed(1)

@@ -5,14 +5,14 @@ import type { Backend, BackendCapabilities } from '../../contracts/model/backend
 import { type SamplingParams, samplingRows } from '../../contracts/model/sampling.js'
 import type { EitherJson, OutputConstraint, SurroundedJson } from '../../contracts/model/drawing.js'
 
-/** What a number may be. */
+/** The allowed range of a number. */
 interface NumberRange {
   readonly min?: number
   readonly max?: number
   readonly integer?: boolean
 }
 
-/** Throws `invalid_request` naming the field, what was expected and what came. */
+/** Checks a number. @throws `invalid_request` with the field, the expected range and the received value */
 export function checkNumber(field: string, value: unknown, range: NumberRange): void {
   const { min = -Infinity, max = Infinity, integer = false } = range
   const fits =
@@ -29,7 +29,7 @@ export function checkNumber(field: string, value: unknown, range: NumberRange): 
   throw invalidField(field, expected, value)
 }
 
-/** The error for a field that is not what was expected. */
+/** The error for a field with a wrong value. */
 export function invalidField(field: string, expected: string, received: unknown): CllmError {
   // JSON would show NaN and infinity as null.
   const isNumber = typeof received === 'number'
@@ -40,12 +40,12 @@ export function invalidField(field: string, expected: string, received: unknown)
   })
 }
 
-/** The error for a field of which the backend lacks the capability. */
+/** The error for a field that needs a capability which the backend lacks. */
 export function unsupported(field: string, capability: string, why: string): CllmError {
   return new CllmError('unsupported', `${field}: ${why}`, { details: { field, capability } })
 }
 
-/** Whether it is a token of a vocabulary of this size. */
+/** Whether it is a token id of a vocabulary of this size. */
 export const isToken = (id: unknown, vocabularySize: number): id is TokenId =>
   Number.isInteger(id) && Number(id) >= 0 && Number(id) < vocabularySize
 
@@ -59,7 +59,7 @@ export function checkTokens(field: string, tokens: readonly TokenId[], tokenizer
   throw new CllmError('invalid_token', message, { details })
 }
 
-/** What each plain field of a request may be. */
+/** The ranges of a request's number fields. */
 const numbers = {
   maxTokens: { min: 1, integer: true },
   priority: {},
@@ -83,10 +83,10 @@ const types = {
 } as const
 const lists = { stop: 'an array of texts that are not empty', marks: 'an array of texts' } as const
 
-/** Most of the likeliest tokens that can be asked for, as with OpenAI. */
+/** The most candidates per token that can be asked for, as with OpenAI. */
 const mostLogprobs = 20
 
-/** What is said where the backend lacks the capability of the field's name. */
+/** The messages where the backend lacks the capability of the same name. */
 const logprobs = {
   logprobs: 'this backend does not give probabilities',
   drawLogprobs: 'this backend does not give the probabilities of a draw',
@@ -110,7 +110,7 @@ export const requestFields: Readonly<Record<keyof GenerateRequest, unknown>> = {
 }
 
 /**
- * Checks the fields of a request that stand for themselves.
+ * Checks the fields of a request that do not depend on each other.
  *
  * @throws CllmError `invalid_request`, or `unsupported` where the backend gives no such probabilities
  */
@@ -139,7 +139,7 @@ export function checkFields(request: GenerateRequest, { limits, capabilities }: 
   }
 }
 
-/** Throws `invalid_request` or `invalid_token` for what cannot be taken up. */
+/** Checks the progress from another engine. @throws `invalid_request` or `invalid_token` */
 export function checkContinuation(
   { tokens, elapsedMs, firstTokenMs = 0 }: Continuation,
   maxTokens: number,
@@ -154,7 +154,7 @@ export function checkContinuation(
   checkNumber('continued.firstTokenMs', firstTokenMs, { min: 0, max: elapsedMs })
 }
 
-/** Whether it is an array of texts of these lengths. */
+/** Whether it is an array of texts with lengths in this range. */
 function areTexts(list: unknown, least: number, most = Infinity): list is string[] {
   if (!Array.isArray(list)) return false
   for (const text of list as unknown[]) {
@@ -197,7 +197,7 @@ export function checkSampling(
 
 const constraintTypes = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json']
 
-/** Throws `invalid_request`, `unsupported` or what the backend has against the constraint. */
+/** Checks a constraint. @throws `invalid_request`, `unsupported`, or the backend's error */
 export function checkConstraint(constraint: OutputConstraint, backend: Backend): void {
   checkShape(constraint)
   if (backend.checkConstraint === undefined) {

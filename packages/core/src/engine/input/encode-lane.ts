@@ -13,19 +13,19 @@ import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
 import { checkWait } from './admission.js'
 
-/** Whose files are encoded. */
+/** The owner of files to encode. */
 export interface EncodeOwner extends ArrivalView {
-  /** Empty: it is no request. */
+  /** The request's id; empty for other calls. */
   readonly id: string
-  /** When its files came. */
+  /** When its files arrived. */
   readonly since: number
-  /** Encodings are shared within one; undefined: with nobody. */
+  /** Encodings are shared within the same scope; undefined: not at all. */
   readonly scope: string | undefined
-  /** Aborts when they do not matter any more, with a {@link CllmError}. */
+  /** Aborts, with a {@link CllmError}, when the encodings are no longer needed. */
   readonly signal: AbortSignal
-  /** Whether it may be refused: nothing was promised to its client. */
+  /** Whether it may be refused for a long queue; false for requests continued from another engine. */
   readonly isNew: boolean
-  /** Milliseconds in which its own files were encoded. */
+  /** Milliseconds that its own files have taken to encode. */
   encodeMs: number
 }
 
@@ -33,10 +33,10 @@ interface Waiting {
   readonly job: EncodeJob
   readonly file: PromptMedia
   readonly owner: EncodeOwner
-  /** What its cost is predicted from. */
+  /** The factors from which its cost is predicted. */
   readonly factors: readonly number[]
   readonly cameAt: number
-  /** How many later ones went first. */
+  /** The number of later files that were encoded first. */
   overtaken: number
   readonly resolve: (encoded: EncodedMedia) => void
   readonly reject: (error: unknown) => void
@@ -44,38 +44,38 @@ interface Waiting {
 
 interface Running extends Waiting {
   readonly startedAt: number
-  /** What it is predicted to take. */
+  /** The predicted time in milliseconds. */
   readonly ms: number
-  /** Until when it runs though nobody waits for it. */
+  /** Until when it may run even if nobody waits for it. */
   readonly keptUntil: number
   readonly stop: AbortController
 }
 
-/** After so many later ones, the first that came is next, whatever the policy prefers. */
+/** After being overtaken this often, the first file in the queue is next, whatever the policy prefers. */
 const mostOvertaken = 16
 
-/** One that nobody waits for any more may run for so many times its prediction, and for so many milliseconds at least. */
+/** How long an encoding that nobody waits for may run: this many times its prediction, but at least `leastMs`. */
 const unwanted = { times: 4, leastMs: 10_000 }
 
-/** One that takes so many times its prediction hangs: not before `leastMs`, but after `mostMs`. */
+/** When an encoding counts as hung: after this many times its prediction, between `leastMs` and `mostMs`. */
 const hung = { times: 10, leastMs: 120_000, mostMs: 600_000 }
 
-/** Milliseconds of a file and of a unit of its size, before one was encoded: images, then sounds. */
+/** The prior: milliseconds per file and per unit of size, of images and then of sounds. */
 const guesses = [50, 500, 50, 50]
 const kinds = ['image', 'image', 'audio', 'audio']
 
 /**
- * The files that wait to be encoded, beside the steps and one at a time: the policy says whose is next, and what
- * encoding costs is learnt.
+ * The queue of files to encode, one at a time and beside the steps: the policy chooses the next file, and the cost of
+ * encoding is learned.
  */
 @injectable()
 export class EncodeLane {
-  /** In the order in which they came. */
+  /** The queue, in the order of arrival. */
   readonly #waiting = new Set<Waiting>()
   readonly #owners = new Set<EncodeOwner>()
   #running: Running | undefined
   readonly #costs = new LinearFit({ prior: guesses, kinds, memory: 0.9, outlier: 3 })
-  /** What each may take at least: more before the first of its type, and after one that hung, as all may have become slow. */
+  /** The least time before a file counts as hung: longer before the first of its type, and after a hung one. */
   readonly #patienceMs: Record<MediaType, number> = { image: hung.mostMs, audio: hung.mostMs }
   readonly #counts = { encoded: 0, failed: 0, found: 0, encodeMs: 0, queueMs: 0 }
 
@@ -87,19 +87,19 @@ export class EncodeLane {
     @inject(ENGINE_COSTS) private readonly engineCosts: EngineCosts,
   ) {}
 
-  /** What it has done and what waits; undefined where nothing can be encoded. */
+  /** Counts and the present queue; undefined where the model takes no images and sounds. */
   statistics(): EncodeStatistics | undefined {
     if (this.backend.media === undefined) return undefined
     const waiting = this.#waiting.size + Number(this.#running !== undefined)
     return { waiting, waitMs: this.waitMs(), ...this.#counts }
   }
 
-  /** The requests whose files wait or are encoded, as they came. */
+  /** The requests whose files wait or are being encoded, in the order of arrival. */
   requests(): EncodeOwner[] {
     return [...this.#owners].filter(({ id }) => id !== '')
   }
 
-  /** Milliseconds for which one's own files were encoded so far, and for which it waited for others before. */
+  /** Milliseconds that an owner's files were being encoded so far, and that they waited for files of others. */
   waited(owner: EncodeOwner): Readonly<Record<'encode' | 'encoder', number>> {
     const now = this.clock.now()
     const { startedAt = now } = this.#running?.owner === owner ? this.#running : {}
@@ -107,7 +107,7 @@ export class EncodeLane {
     return { encode, encoder: now - owner.since - encode }
   }
 
-  /** Milliseconds until all that wait now are encoded. */
+  /** Predicted milliseconds until all files in the queue are encoded. */
   waitMs(): number {
     const { startedAt = 0, ms = 0, job: running } = this.#running ?? {}
     let left = Math.max(0, startedAt + ms - this.clock.now())
@@ -118,9 +118,9 @@ export class EncodeLane {
   }
 
   /**
-   * Encodes the files of a request in their turns, or finds what is kept of them; undefined for one that cannot be read
-   * and need not be.
-   * @throws CllmError as {@link MediaEncoder} does, `wait_too_long`, and what the owner's signal is aborted with
+   * Encodes the files of a request in their turn, or finds them in the cache. Undefined for an unreadable file that has
+   * a text in its place.
+   * @throws CllmError the errors of {@link MediaEncoder}, `wait_too_long`, and the reason of the owner's signal
    */
   async encode(
     files: readonly PromptMedia[],
@@ -204,19 +204,19 @@ export class EncodeLane {
         for (const same of this.#take((one) => one.job.key === job.key)) same.resolve(encoded)
       } catch (error) {
         this.#counts.failed++
-        // Who asks while an unwanted one is stopped has not failed.
+        // A new request for a file whose unwanted encoding was just stopped has not failed: it is encoded again.
         const hasFailed = CllmError.from(error).code !== 'cancelled'
         const alike = this.#take((one) => hasFailed && one.job.key === job.key)
         for (const failed of [next, ...alike]) {
           failed.reject(inField(failed.file, error))
-          // What else its request has is not needed, unless the request goes on without this one.
+          // The request's other files are not needed, unless the request continues without this one.
           if (hasSubstitute(failed.file, error)) continue
           const others = this.#take((one) => one.owner === failed.owner)
           for (const other of others) other.reject(inField(other.file, error))
         }
       } finally {
         for (const end of unwatch) end()
-        // Its tenant pays for as many prompt tokens as take that long.
+        // Its tenant is charged as many prompt tokens as would take that long.
         const promptTokens = this.engineCosts.steps.prefillTokens(this.clock.now() - startedAt, 0)
         this.policy.onServed({ tenant: owner.tenant, promptTokens, generatedTokens: 0 })
       }
@@ -224,24 +224,24 @@ export class EncodeLane {
     this.#running = undefined
   }
 
-  /** What it gives is kept, so that one that nobody waits for goes on, but does not hold up the others for long. */
+  /** Stops an encoding that nobody waits for after a while; until then it goes on, as its result is cached. */
   #stopUnwanted(): void {
     const now = this.clock.now()
     if (this.#running === undefined || now < this.#running.keptUntil) return
     const { job, owner, factors, startedAt, stop } = this.#running
     if (!owner.signal.aborted || stop.signal.aborted) return
     if ([...this.#waiting].some((one) => one.job.key === job.key)) return
-    // The next of its like may run for longer.
+    // Learned as a lower bound, so that the next similar file may run longer.
     this.#costs.observe(factors, now - startedAt)
     stop.abort(new CllmError('cancelled', 'nobody waits for it any more'))
   }
 
-  /** Takes these out of the queue. */
+  /** Removes the matching files from the queue and returns them. */
   #take(which: (one: Waiting) => boolean): Waiting[] {
     return [...this.#waiting].filter((one) => which(one) && this.#waiting.delete(one))
   }
 
-  /** Takes out whose turn it is. */
+  /** Removes the next file from the queue. */
   #next(): Waiting | undefined {
     const [first] = this.#waiting
     if (first === undefined) return undefined
@@ -262,16 +262,16 @@ export class EncodeLane {
 const isJob = (one: EncodedMedia | EncodeJob | undefined): one is EncodeJob =>
   one !== undefined && 'run' in one
 
-/** Whether a text stands for a file that failed, as it cannot be read. */
+/** Whether a text takes the place of a file that cannot be read. */
 const hasSubstitute = ({ otherwise }: PromptMedia, error: unknown): boolean =>
   otherwise !== undefined && CllmError.isInstance(error) && error.code === 'invalid_media'
 
-/** Nothing, where a text stands for the file. */
+/** Undefined if a text takes the place of the file; otherwise throws the error. */
 function unread(file: PromptMedia, error: unknown): undefined {
   if (!hasSubstitute(file, error)) throw error
 }
 
-/** The error, with the field that has the file. */
+/** The error, with the request's field that has the file. */
 function inField({ field }: PromptMedia, cause: unknown): unknown {
   if (field === undefined) return cause
   const { code, message } = CllmError.from(cause)

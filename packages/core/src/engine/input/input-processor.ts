@@ -17,18 +17,18 @@ import { checkLength, resolvePrompt } from './resolve-prompt.js'
 import { InputContext, resolveRequest } from './resolve-request.js'
 import { withStableBeginning } from './volatile-lines.js'
 
-/** A request that may join the queue, or why it may not. */
+/** A request that may join the queue, or the error why it may not. */
 export type Processed = Sequence | CllmError
 
-/** A request on its way to the queue: its prompt is tokenized, or its id is not free yet. */
+/** A request that is not in the queue yet, as its prompt is being tokenized or its id is not free. */
 interface Arrival {
-  /** Why it is not wanted any more. */
+  /** The error with which it was ended meanwhile. */
   error?: CllmError
-  /** Takes its images and sounds, if any, out of the queue to be encoded. */
+  /** Aborts the encoding of its images and sounds, if it has any. */
   files?: AbortController
-  /** Called when the id is free, or the request is not wanted any more. */
+  /** Called when its id is free, or the request was ended. */
   proceed?: () => void
-  /** Gives its adapters back: from then on the queue keeps them in memory. */
+  /** Releases its hold on adapters; once it is queued, the queue keeps them in memory. */
   release?: () => void
 }
 
@@ -56,8 +56,8 @@ export class InputProcessor {
   }
 
   /**
-   * Turns a request into a sequence at once or, with a long prompt or while its id belongs to a request
-   * that is about to leave, a little later. A later result counts as on its way until `settle`.
+   * Turns a request into a sequence: at once, or a little later if its prompt is long, or its id still belongs to a
+   * request that is about to leave. A later result must be taken with `settle`.
    */
   process(id: string, request: GenerateRequest): Processed | Promise<Processed> {
     try {
@@ -77,7 +77,7 @@ export class InputProcessor {
     }
   }
 
-  /** The result of a request that took longer is taken in; returns why it is no longer wanted. */
+  /** Takes in the late result of `process`; returns the error if the request was ended meanwhile. */
   settle(id: string): CllmError | undefined {
     const arrival = this.#arriving.get(id)
     this.#arriving.delete(id)
@@ -85,7 +85,7 @@ export class InputProcessor {
     return arrival?.error
   }
 
-  /** Ends a request that is on its way, if there is one, with this error. */
+  /** Ends a request that is being processed with this error; false if there is none. */
   cancel(id: string, error: CllmError): boolean {
     const arrival = this.#arriving.get(id)
     if (arrival === undefined) return false
@@ -95,13 +95,13 @@ export class InputProcessor {
     return true
   }
 
-  /** Takes nothing more, and ends what is on its way. */
+  /** Takes no more requests, and ends those being processed. */
   close(error: CllmError): void {
     this.isOpen = false
     for (const id of this.#arriving.keys()) this.cancel(id, error)
   }
 
-  /** The id belongs to a request that has ended and leaves before the next step. */
+  /** Waits until the previous request with the same id, which has ended, has left. */
   async #afterPrevious(id: string, request: GenerateRequest): Promise<Processed> {
     const arrival: Arrival = {}
     this.#arriving.set(id, arrival)
@@ -161,7 +161,7 @@ export class InputProcessor {
     const late = prompt.then((read) => ('tokens' in read ? admit(read.tokens, read) : admit(read)))
     const { timeoutMs = context.options.requestTimeoutMs } = request
     if (files === undefined || timeoutMs === undefined) return late
-    // The encoder may have hours of work.
+    // The time limit also holds while the request waits for the encoder.
     const end = () => this.cancel(id, timedOut({ arrival: arrivedAt }, clock.now()))
     return late.finally(clock.at(arrivedAt + timeoutMs, end))
   }

@@ -18,13 +18,13 @@ import {
   type PromptContext,
 } from './resolve-prompt.js'
 
-/** A prompt's tokens, and where vectors stand in place of some of them. */
+/** The tokens of a prompt with images or sounds, and the spans that have vectors in place of tokens. */
 export interface MixedPrompt {
-  /** Without the images. */
+  /** The prompt's text without the images. */
   readonly text: string
   readonly tokens: TokenId[]
   readonly media: readonly MediaSpan[]
-  /** Milliseconds for which its files were encoded, and for which the encoder did so for others before. */
+  /** Milliseconds that its own files were being encoded, and that they waited for files of others. */
   readonly waited: Readonly<Record<'encode' | 'encoder', number>>
 }
 
@@ -34,7 +34,7 @@ export interface MediaContext extends PromptContext {
   readonly lane: Pick<EncodeLane, 'encode' | 'waited'>
 }
 
-/** Whether there are images in a prompt. */
+/** Whether a prompt has images or sounds. */
 export function hasMedia(prompt: Prompt): boolean {
   if (typeof prompt !== 'object' || prompt === null) return false
   if (!('messages' in prompt)) return (prompt.media?.length ?? 0) > 0
@@ -43,7 +43,7 @@ export function hasMedia(prompt: Prompt): boolean {
 }
 
 /**
- * Refuses what does not go with images.
+ * Refuses features that do not work with images.
  * @throws CllmError `unsupported`
  */
 export function checkMixed({ promptLogprobs }: RequestReports, shifts: boolean): void {
@@ -56,9 +56,9 @@ export function checkMixed({ promptLogprobs }: RequestReports, shifts: boolean):
 }
 
 /**
- * Tokenizes a prompt with images, which are encoded in their turns.
+ * Tokenizes a prompt with images or sounds, and has these encoded in their turn.
  *
- * @throws CllmError as the encoder does, `prompt_too_long`, `wait_too_long`, and what the owner's signal is aborted with
+ * @throws CllmError the encoder's errors, `prompt_too_long`, `wait_too_long`, and the reason of the owner's signal
  */
 export async function resolveMedia(
   prompt: Prompt,
@@ -105,7 +105,7 @@ export async function resolveMedia(
   return { text, tokens: checkLength(tokens, context), media, waited }
 }
 
-/** The tokens of a prompt, with one that stands for each file. */
+/** The tokens of a prompt, with a placeholder for each file. */
 async function placesOf(
   prompt: Prompt,
   files: readonly PromptMedia[],
@@ -125,7 +125,7 @@ async function placesOf(
     'text' in prompt
       ? { text: prompt.text, tokens: withPlaces(prompt.text, files, tokenizer) }
       : rendered(prompt, tokenizer)
-  // Each file has a token at least, so that what is too long already is too long.
+  // Each file has at least one token, so a prompt that is too long with placeholders is too long in any case.
   return { text, places: await readSlowly(tokens, context, ensureWanted) }
 }
 
@@ -160,15 +160,16 @@ function* withPlaces(
   yield* encode(text.slice(from))
 }
 
-/** Behind the last vector. */
+/** The index behind the last vector. */
 export function mediaEnd(media: readonly MediaSpan[] = []): number {
   const last = media.at(-1)
   return last === undefined ? 0 : last.start + last.length
 }
 
 /**
- * Where a chunk ends. What is computed at once is not cut: before it, or behind it. Beside other requests also where text
- * and vectors meet: these are passes of their own, and the others would wait for both.
+ * Where a chunk must end. An image that has to be computed as a whole is not cut: the chunk ends before or behind it.
+ * Beside other requests a chunk also ends where text and vectors meet: these are separate passes, and the other requests
+ * would wait for both.
  */
 export function chunkEnd(
   media: readonly MediaSpan[],
@@ -186,7 +187,7 @@ export function chunkEnd(
   return end
 }
 
-/** The vectors of a sequence's tokens from `first` to `end`, counted from `first`; no property where there are none. */
+/** The spans with vectors among the tokens from `first` to `end`, relative to `first`; empty object: none. */
 export function mediaWithin(
   media: readonly MediaSpan[],
   first: number,

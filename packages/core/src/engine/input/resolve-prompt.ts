@@ -8,7 +8,7 @@ import type { Clock } from '../../contracts/services.js'
 import * as tokens from '../../tokens.js'
 import { EngineObservers } from '../report/engine-observers.js'
 
-/** What a prompt is tokenized with and must fit into. */
+/** The tokenizer of a prompt, and the limits that it must fit into. */
 export interface PromptContext {
   readonly tokenizer: Tokenizer
   readonly limits: BackendLimits
@@ -17,10 +17,10 @@ export interface PromptContext {
 }
 
 /**
- * Checks a prompt and tokenizes it, a long one over several turns of the event loop. The result is
- * the engine's own: nobody else changes it.
+ * Checks a prompt and tokenizes it, a long one over several turns of the event loop. The result is a list of the
+ * engine's own.
  *
- * @param ensureWanted - throws when the tokens of a long prompt do not matter any more
+ * @param ensureWanted - throws when the tokens of a long prompt are no longer needed
  */
 export function resolvePrompt(
   prompt: Prompt,
@@ -62,8 +62,8 @@ export function resolvePrompt(
     }
     length = text.length
   }
-  // Tokenizing blocks the loop, so what cannot fit by its size alone is refused before. Prompts of usual
-  // lengths are not copied only to be measured: a UTF-16 unit has three bytes at most.
+  // Tokenizing blocks the loop, so a prompt that cannot fit by its size alone is refused before. Bytes are only counted
+  // for long prompts: a UTF-16 unit has at most three.
   if (3 * length > limits.contextSize * tokenizer.maxTokenBytes) refuseBySize(prompt, context)
   if (length > longText) {
     const parts =
@@ -76,12 +76,12 @@ export function resolvePrompt(
     'messages' in prompt
       ? tokenizer.renderChat(prompt.messages, prompt.template).tokens
       : tokenizer.encode(prompt.text)
-  // A copy: the answer goes behind it, and a tokenizer of a plug-in may give the same list again.
+  // A copy, as the answer is appended to it and a plug-in's tokenizer may return the same list again.
   return checkLength([...tokens], context)
 }
 
 /**
- * Joins the parts of a prompt, no more than fit.
+ * Joins the parts of a prompt, as long as they fit.
  *
  * @throws CllmError `prompt_too_long`
  */
@@ -97,7 +97,7 @@ export async function readSlowly(
   return checkLength(tokens, context)
 }
 
-/** @throws CllmError `prompt_too_long` for what does not fit a slot */
+/** Checks the number of tokens. @throws CllmError `prompt_too_long` if they do not fit into a slot */
 export function checkLength(tokens: TokenId[], context: PromptContext): TokenId[] {
   if (tokens.length === 0) throw invalidField('prompt', 'at least one token', tokens)
   if (tokens.length > context.limits.contextSize) throw promptTooLong(tokens.length, context)
@@ -107,7 +107,7 @@ export function checkLength(tokens: TokenId[], context: PromptContext): TokenId[
 const unseen = (): CllmError =>
   unsupported('prompt', 'media', 'this model is served without an encoder for images')
 
-/** @throws CllmError `prompt_too_long` for what cannot fit by its size alone */
+/** Checks a prompt's bytes. @throws CllmError `prompt_too_long` if it cannot fit by its size alone */
 export function refuseBySize(
   prompt: Exclude<Prompt, { readonly tokens: unknown }>,
   context: PromptContext,
@@ -121,7 +121,7 @@ export function refuseBySize(
 }
 
 /**
- * Templates write a token at least for each message, and the loop stands still while they do so for thousands.
+ * Checks the number of messages: templates write at least one token for each, and block the loop for thousands.
  * @throws CllmError `prompt_too_long` for more messages than a slot holds tokens
  */
 export function checkMessageCount(
@@ -144,7 +144,7 @@ function promptTooLong(
   })
 }
 
-/** Text of more UTF-16 units is tokenized a part at a time: it takes some milliseconds. */
+/** Texts of more UTF-16 units are tokenized in parts, as they take some milliseconds. */
 export const longText = 4096
 
 /** A prompt's tokens, a part at a time. */
@@ -159,13 +159,12 @@ interface LongText {
 }
 
 /**
- * Tokenizes long texts, one part in each turn of the event loop however many texts there are, so that
- * steps and messages go on in between. The texts come one after the other: the first is computed while
- * the next ones are tokenized.
+ * Tokenizes long texts, one part per turn of the event loop however many texts there are, so that steps and messages go
+ * on in between. Texts are finished one after the other, so that the first is computed while the next is tokenized.
  */
 @injectable()
 export class PartQueue {
-  /** In the order in which they came. */
+  /** The unfinished texts, in the order of arrival. */
   readonly #texts = new Set<LongText>()
 
   constructor(
@@ -185,7 +184,7 @@ export class PartQueue {
     })
   }
 
-  /** Waits for what is computed elsewhere, and says each second that this goes on. */
+  /** Waits for work elsewhere, and tells observers each second that it goes on. */
   async during<T>(work: Promise<T>): Promise<T> {
     let cancel = () => {}
     const beat = (): void => {
@@ -208,7 +207,7 @@ export class PartQueue {
     if (this.#texts.size > 0) setImmediate(() => this.#turn())
   }
 
-  /** Whether a part was tokenized. A text without another one is done. */
+  /** Tokenizes one part; false if there was none left, and the text is done. */
   #takePart(text: LongText): boolean {
     let isPart = false
     this.#attempt(text, () => {

@@ -31,7 +31,7 @@ import { PartQueue } from './resolve-prompt.js'
 import { requestDefaults, type SequenceRequest, type ShiftPlan } from '../requests/sequence.js'
 import { SAMPLERS, type SamplerCatalog } from '../../plugin/definitions.js'
 
-/** What requests are checked and completed with. */
+/** The parts with which requests are checked and completed. */
 @injectable()
 export class InputContext implements MediaContext {
   readonly limits: BackendLimits
@@ -49,7 +49,7 @@ export class InputContext implements MediaContext {
     this.limits = backend.limits
   }
 
-  /** Whose the images and sounds of a request are. */
+  /** The owner of a request's images and sounds, for the encoder's queue. */
   ownerOf(id: string, request: GenerateRequest, arrival: number, signal: AbortSignal) {
     const given = { ...requestDefaults, ...defined(request) }
     const { priority, tenant, session, deadlineMs, continued } = given
@@ -60,7 +60,7 @@ export class InputContext implements MediaContext {
   }
 }
 
-/** Checks all of a request but its prompt, and says what it is with the prompt's tokens. */
+/** Checks all of a request but its prompt; the returned function completes it with the prompt's tokens. */
 export function resolveRequest(
   id: string,
   request: GenerateRequest,
@@ -73,16 +73,16 @@ export function resolveRequest(
     throw unsupported('model', 'generates', why)
   }
   checkFields(request, backend)
-  // What the function below keeps alive must not hold the prompt, which is long.
+  // The function below must not keep the prompt in memory, which may be long.
   const { prompt: asked, ...fields } = request
   const given = { ...requestDefaults, ...defined(fields), id }
   const { continued, tenant, stepGroup: group, stop = [], marks = [] } = given
   const { keepMs, retainMs = keepMs, deadlineMs, timeoutMs = options.requestTimeoutMs } = given
   if (continued !== undefined) checkContinuation(continued, given.maxTokens, tokenizer)
-  // Those of a request that is continued went with its first token.
+  // The log probabilities of a continued request's prompt were sent with its first token.
   const isBegun = (continued?.tokens.length ?? 0) > 0
   const promptLogprobs = isBegun ? undefined : given.promptLogprobs
-  // Of one group are only requests with the same adapters.
+  // Requests with different adapters never share a step, so they are in different groups.
   const stepGroup = adapters.key === '' ? group : JSON.stringify([group ?? '', adapters.key])
   const { contextShift = options.contextShift ? {} : false } = given
   const shiftOf = contextShift === false ? undefined : resolveShift(contextShift, given, context)
@@ -100,19 +100,19 @@ export function resolveRequest(
     expires: timeoutMs === undefined ? undefined : now + timeoutMs,
     stepGroup,
     adapters,
-    // What is found in a slot has no probabilities.
+    // Cached tokens have no probabilities.
     cache: given.cache && promptLogprobs === undefined,
     retainMs,
     logprobs: given.drawLogprobs === undefined ? given.logprobs : undefined,
     promptLogprobs,
-    // Drafts would have to be taken off before others are dropped.
+    // With context shift, drafts would have to be removed before older tokens are dropped.
     speculative: given.speculative && shiftOf === undefined && !isMixed,
     shift: shiftOf?.(prompt),
     contextSize: context.limits.contextSize,
     describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
-    // With another adapter, which is another step group, the same tokens have other keys.
+    // With other adapters, which are other step groups, the same tokens have other keys and values.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
-    // A copy, since the sequence goes on writing into the prompt's list.
+    // A copy, since the sequence appends to the prompt's list.
     decoder: tokenizer.createDecoder(media ? prompt.slice(mediaEnd(media)) : [...prompt], {
       marks,
     }),
@@ -148,11 +148,11 @@ function resolveSampling(
   return sampling
 }
 
-/** At least this many tokens of a slot are not kept. */
+/** The least number of tokens of a slot that can be dropped. */
 const leastMoving = 4
 
 /**
- * Checks what a request says of context shift; the result says what leaves a full slot.
+ * Checks the request's context shift; the returned function tells which tokens leave a full slot.
  *
  * @throws CllmError `invalid_request` or `unsupported`
  */

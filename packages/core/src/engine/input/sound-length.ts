@@ -1,9 +1,9 @@
 import { attempt } from '../../errors/cllm-error.js'
 
 /**
- * The seconds of a WAV, MP3 or FLAC file, by what its head says and no less: a decoder takes memory for as much.
- * Undefined for another file, or one that breaks off in its head. What writes WAV to a pipe does not know its length and
- * says that it is endless: such a head is corrected.
+ * The length of a WAV, MP3 or FLAC file in seconds, and at least what its header claims, as a decoder allocates that
+ * much. Undefined for other files and truncated headers. A WAV file that was written to a pipe claims to be endless: its
+ * header is corrected.
  */
 export function soundLength(file: Uint8Array): number | undefined {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength)
@@ -18,10 +18,10 @@ export function soundLength(file: Uint8Array): number | undefined {
 /** Four letters of the file. */
 type Mark = (at: number) => string
 
-/** Formats of which each sample takes as many bytes: whole numbers, floats, and two of eight bits. */
+/** Formats with a fixed number of bytes per sample: integers, floats, A-law and µ-law. */
 const plainFormats = [1, 3, 6, 7]
 
-/** What the head of a block takes of ADPCM, Microsoft's and IMA's, for each channel. */
+/** Bytes of a block's header per channel, of Microsoft's and IMA's ADPCM. */
 const blockHeads: Readonly<Record<number, number>> = { 2: 7, 17: 4 }
 
 function waveLength(view: DataView, mark: Mark): number | undefined {
@@ -33,7 +33,7 @@ function waveLength(view: DataView, mark: Mark): number | undefined {
       const [channels, bits] = [number(2), number(14)]
       const format = number(0) === 0xfffe ? number(24) : number(0)
       rate = view.getUint32(at + 12, true)
-      // A decoder reads far beyond a block that is shorter than its head.
+      // A decoder would read far beyond a block that is shorter than its header.
       if (number(12) < (blockHeads[format] ?? 0) * channels) return undefined
       const bytes = bits % 8 === 0 ? (bits * channels) / 8 : number(12)
       samplesPerByte = plainFormats.includes(format) ? 1 / bytes : 2 / channels
@@ -50,21 +50,21 @@ function waveLength(view: DataView, mark: Mark): number | undefined {
   return undefined
 }
 
-/** Its first block says samples a second in 20 bits, and how many there are in 36. */
+/** The first block of a FLAC file has the sample rate in 20 bits, and the number of samples in 36. */
 function flacLength(view: DataView): number | undefined {
   const rate = view.getUint32(18) >>> 12
   const samples = (view.getUint8(21) % 16) * 2 ** 32 + view.getUint32(22)
   return rate > 0 ? samples / rate : undefined
 }
 
-/** Kilobits a second by the number in a frame's head: MPEG 1, and MPEG 2 and 2.5. */
+/** Kilobits per second by the index in a frame's header: MPEG 1, and MPEG 2 and 2.5. */
 const bitrates = [
   [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
   [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 ] as const
 const sampleRates = [44_100, 48_000, 32_000] as const
 
-/** Its frames together, or what its head says where that is more. */
+/** The length of all frames, or what the first frame claims if that is more. */
 function mp3Length(file: Uint8Array, view: DataView, mark: Mark): number | undefined {
   let at = 0
   const isTagged = mark(0).startsWith('ID3')
@@ -97,7 +97,7 @@ function mp3Length(file: Uint8Array, view: DataView, mark: Mark): number | undef
   return seconds === 0 ? undefined : Math.max(seconds, noted)
 }
 
-/** How many frames an MP3 file says that it has, in its first one. */
+/** The number of frames that an MP3 file claims in its first frame. */
 function notedFrames(view: DataView, mark: Mark, frame: number, bytes: number): number {
   for (let at = frame + 4; at + 12 < frame + bytes; at++) {
     if (['Xing', 'Info'].includes(mark(at))) return view.getUint32(at + 8)

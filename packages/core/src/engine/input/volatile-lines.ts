@@ -2,9 +2,9 @@ import type { Prompt } from '../../contracts/engine/generate-request.js'
 import type { ChatMessage } from '../../contracts/model/tokenizer.js'
 
 /**
- * Lines in messages of the system that are others in each request: `billing`, with which Claude Code begins and which
- * tells the model nothing, is left out; `clock`, a line that begins by saying that it tells the time, such as
- * LangGraph's `System time: …`, goes to the end of the last message.
+ * Kinds of lines in system messages that change with every request. `billing`: Claude Code's first line, which tells the
+ * model nothing, is left out. `clock`: a line that announces the time, such as LangGraph's `System time: …`, is moved to
+ * the end of the last message.
  */
 export const volatileLines = ['billing', 'clock'] as const
 
@@ -18,13 +18,13 @@ const clock =
 /** A prompt to compute, and its messages. */
 interface Stable<Given> {
   readonly prompt: Given
-  /** Those of the client, one for each, without the lines; none where the prompt has no messages. */
+  /** The client's messages, one for each, without these lines; undefined where the prompt has no messages. */
   readonly messages?: readonly ChatMessage[]
 }
 
 /**
- * A prompt without the volatile lines of these kinds where they would change its beginning, so that what was computed
- * for the call before can be used. Without any, or where no message can take a clock, it is the same object.
+ * Moves or removes the volatile lines of these kinds that would change a prompt's beginning, so that the cached tokens of
+ * the call before can be used. The same object, if there are no such lines or no message can take them.
  */
 export function withStableBeginning<Given extends Prompt>(
   prompt: Given,
@@ -38,12 +38,12 @@ export function withStableBeginning<Given extends Prompt>(
   const last = messages.findLastIndex((one) => one?.role === 'user' || one?.role === 'tool')
   let isChanged = false
   const stable = messages.map((message, index) => {
-    // Images stand at places of the text as it is.
+    // Images are at positions in the text, which must not change.
     const isText = typeof message?.content === 'string' && message.media === undefined
     if (message?.role !== 'system' || !isText) return message
     let { content } = message
     if (kinds.includes('billing')) content = content.replace(billing, '')
-    // Behind the last message of the client it is late enough.
+    // A system message behind the client's last message is late enough.
     if (kinds.includes('clock') && index < last) {
       content = content.replace(clock, (line: string) => {
         moved.push(line.trim())

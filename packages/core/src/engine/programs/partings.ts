@@ -11,37 +11,37 @@ import { minimumWait, sameTokens } from '../kv/block-chain.js'
 import type { Sequence } from '../requests/sequence.js'
 import type { Program } from './program.js'
 
-/** Tokens of calls that are remembered at most, of 4 bytes each. */
+/** The most tokens of remembered calls, of 4 bytes each. */
 const mostTokens = 4_000_000
-/** Of a program, the last calls: it may have several conversations. */
+/** The number of remembered calls of a program, as it may have several conversations. */
 const callsOfProgram = 4
-/** Tokens of text that are shown on either side. */
+/** The number of tokens shown on either side of a parting. */
 const shownTokens = 24
 
 /** A call whose prompt and answer the next one of its conversation should begin with. */
 interface PastCall {
   readonly id: string
   readonly tokens: Int32Array
-  /** Where it is found by: its messages but those of the system, up to the last one. */
+  /** The hash of its messages, without system messages, by which it is found. */
   readonly key: number | undefined
   readonly program: Program | undefined
 }
 
 /**
- * Finds where a prompt stops being that of the call before it, with what was answered: of the same conversation,
- * whose messages it has all but for those of the system, or else of the same program. From there on all is
- * computed again, though little of it may be new.
+ * Finds where a prompt begins to differ from the call before it and its answer. The call before is one of the same
+ * conversation (the prompt has all its messages, apart from system messages), or else of the same program. From there on
+ * everything is computed again, though little of it may be new.
  */
 @injectable()
 export class Partings implements EngineObserver {
-  /** The latest at the end. */
+  /** The remembered calls, the latest last. */
   readonly #calls = new Set<PastCall>()
   readonly #byMessages = new Map<number, PastCall>()
   readonly #byProgram = new Map<Program, PastCall[]>()
-  /** The last key of requests under way. */
+  /** The hash of all messages of each request in flight. */
   readonly #keys = new WeakMap<Sequence, number>()
   #tokens = 0
-  /** By how the call before was found: how many prompts parted, and the tokens computed again. */
+  /** Counts of partings and of tokens computed again, by how the call before was found. */
   readonly counts: Record<PromptParting['by'], PartingStatistics> = {
     messages: { prompts: 0, tokens: 0 },
     session: { prompts: 0, tokens: 0 },
@@ -82,7 +82,7 @@ export class Partings implements EngineObserver {
     }
   }
 
-  /** What is in its slot need not be computed again, wherever it was. */
+  /** Tokens that its slot has, from wherever, are not computed again. */
   onAdmitted(sequence: Sequence): void {
     const { parting, promptTokens, computedTokens, preemptions } = sequence
     if (parting === undefined || preemptions > 0) return
@@ -98,9 +98,9 @@ export class Partings implements EngineObserver {
     const { id, program, isShared, generatedTokens } = sequence
     const key = this.#keys.get(sequence)
     if (!isShared || generatedTokens === 0 || (key === undefined && program === undefined)) return
-    // Of a short one too little can be lost to tell of it.
+    // A later call can lose too few tokens of a short one to be worth reporting.
     if (sequence.tokens.length <= minimumWait) return
-    // What was drawn last was never computed.
+    // The last sampled token was never computed.
     const call = { id, tokens: new Int32Array(sequence.tokens).subarray(0, -1), key, program }
     const earlier = key === undefined ? undefined : this.#byMessages.get(key)
     if (earlier !== undefined) this.#forget(earlier)
@@ -128,7 +128,7 @@ export class Partings implements EngineObserver {
     else this.#byProgram.delete(program)
   }
 
-  /** The call that a prompt goes on with, and how many tokens both begin with. */
+  /** The call that a prompt continues, and the number of leading tokens that both share. */
   #before(sequence: Sequence, keys: readonly number[]): [PastCall, number] | undefined {
     for (let index = keys.length - 2; index >= 0; index--) {
       const call = this.#byMessages.get(keys[index]!)
@@ -138,13 +138,13 @@ export class Partings implements EngineObserver {
     const { program } = sequence
     for (const call of (program && this.#byProgram.get(program)) ?? []) {
       const shared = sharedTokens(call, sequence)
-      // One that begins in another way is of another conversation.
+      // A call with another beginning belongs to another conversation.
       if (shared >= minimumWait && shared >= (best?.[1] ?? 0)) best = [call, shared]
     }
     return best
   }
 
-  /** Without what stands for images. */
+  /** The text of tokens, without those that stand for images. */
   #text(list: readonly TokenId[]): string {
     const { vocabularySize } = this.tokenizer
     return this.tokenizer.decode(list.filter((token) => token >= 0 && token < vocabularySize))
@@ -157,7 +157,7 @@ const sharedTokens = (call: PastCall, { tokens, promptTokens }: Sequence): numbe
 const next = ({ tokens: all }: { readonly tokens: ArrayLike<TokenId> }, from: number): TokenId[] =>
   Array.prototype.slice.call(all, from, from + shownTokens)
 
-/** After each message but those of the system, the hash of all up to it. */
+/** For each message that is no system message: the hash of all such messages up to it. */
 function keysOf(messages: readonly ChatMessage[], { tenant, chain }: Sequence): number[] {
   const hash = new GrowingHash()
   hash.add(codesOf(JSON.stringify([tenant, chain.scope])))
@@ -170,12 +170,12 @@ function keysOf(messages: readonly ChatMessage[], { tenant, chain }: Sequence): 
   return keys
 }
 
-/** Fewer letters say little. */
+/** Shorter contents are not looked for, as they may appear anywhere. */
 const tellingLetters = 16
 
 /**
- * The message in or before which a rendered conversation stops at this text; none: behind all of them. Templates
- * trim contents, and may leave out some.
+ * The message in or before whose content the common text ends; empty: behind all messages. Templates trim contents, and
+ * may leave some out.
  */
 function messageAt(
   messages: readonly ChatMessage[],
@@ -184,7 +184,7 @@ function messageAt(
 ): Pick<PromptParting, 'message' | 'role' | 'isInContent'> {
   const contents = messages.map(({ content }) => content.trim())
   let from = 0
-  // The last message that is there behind `from`. As that only rises, each is looked for once.
+  // The last message that the text has behind `from`. As `from` only rises, each message is searched once.
   let last = contents.length - 1
   const isThere = (content: string): boolean =>
     content.length >= tellingLetters && text.includes(content, from)
@@ -196,7 +196,7 @@ function messageAt(
       continue
     }
     while (last > message && !isThere(contents[last]!)) last--
-    // The template has left it out.
+    // A later message is in the text: the template has left this one out.
     if (last > message) continue
     const head = content.slice(0, tellingLetters)
     const begun = text.indexOf(head, from)

@@ -2,7 +2,7 @@ import type { Usage } from '../../contracts/engine/generate-events.js'
 import type { ProgramReport, ProgramView } from '../../contracts/scheduling/scheduler-policy.js'
 import { setLatest } from '../../defined.js'
 
-/** Requests that go on with each other, and how long they pause. */
+/** A program: requests that continue each other, and the pauses between them. */
 export class Program implements ProgramView {
   calls = 0
   open = 0
@@ -14,14 +14,14 @@ export class Program implements ProgramView {
   pausedMs = 0
   pausedAt: number
   keptTokens = 0
-  /** The tool that its last answer called, as far as that is known. */
+  /** The tool that its last answer called, if known. */
   tool: string | undefined
-  /** How soon it comes back, as its client has told. */
+  /** The client's hint when it returns, see `RequestScheduling`. */
   #retainMs: number | undefined
   readonly #own: PauseModel
-  /** Its pauses after each of its tools. */
+  /** The pauses after each of its tools. */
   readonly #byTool = new Map<string, PauseModel>()
-  /** Among which pauses its present one is counted, and up to which bucket; the most like it last. */
+  /** The models in which the present pause is counted, each with the bucket reached; the most specific model last. */
   #counted = new Map<PauseModel, number>()
 
   constructor(
@@ -35,9 +35,9 @@ export class Program implements ProgramView {
   }
 
   /**
-   * One of its requests came.
+   * One of its requests arrived.
    *
-   * @param tool - whose result it brings; undefined: it is not known
+   * @param tool - the tool whose result it brings; undefined: unknown
    */
   begin(now: number, tool?: string): void {
     if (this.isPausing(now)) {
@@ -53,8 +53,8 @@ export class Program implements ProgramView {
   /**
    * One of its requests has ended.
    *
-   * @param served - empty: nothing of it was computed
-   * @param tool - that its answer called
+   * @param served - the request's usage; empty: nothing was computed
+   * @param tool - the tool that its answer called
    * @param retainMs - see `RequestScheduling`
    */
   end(served: Partial<Usage>, now: number, tool?: string, retainMs?: number): void {
@@ -72,7 +72,7 @@ export class Program implements ProgramView {
     if (tool !== undefined) this.#pauseFor(tool)
   }
 
-  /** Its pause counts among those of a tool, too. */
+  /** The present pause is also counted for this tool. */
   #pauseFor(tool: string): void {
     const ofAll = this.others.of(this.tenant, tool)
     const own = this.#byTool.get(tool) ?? new PauseModel([this.#own, ofAll])
@@ -80,12 +80,12 @@ export class Program implements ProgramView {
     for (const model of [ofAll, own]) if (!this.#counted.has(model)) this.#counted.set(model, 0)
   }
 
-  /** Whether it is between two of its requests, and not gone. */
+  /** Whether it is between two requests, and not given up as ended. */
   isPausing(now: number): boolean {
     return this.open === 0 && this.calls > 0 && now - this.pausedAt < longestPause
   }
 
-  /** When, and whether, its next request is to be expected while it pauses. */
+  /** When, and how likely, its next request comes while it pauses. */
   expect(now: number): Expectation {
     this.#count(now, false)
     const model = [...this.#counted.keys()].at(-1) ?? this.#own
@@ -105,7 +105,7 @@ export class Program implements ProgramView {
     }
   }
 
-  /** What clients are shown. */
+  /** The program as clients see it. */
   report(now: number): ProgramReport {
     const { id, tenant, calls, open, servedTokens, keptTokens } = this
     const { promptTokens, cachedTokens, generatedTokens, pauses, pausedMs, tool } = this
@@ -116,37 +116,37 @@ export class Program implements ProgramView {
   }
 }
 
-/** Tools of one program whose pauses are told apart. */
+/** The most tools of one program whose pauses are learned separately. */
 const mostOwnTools = 32
 
-/** Upper bounds of the buckets, in milliseconds: each twice the one before, up to half an hour. */
+/** Upper bounds of the buckets in milliseconds, doubling up to half an hour. */
 const bounds: readonly number[] = Array.from({ length: 18 }, (_, index) => 16 * 2 ** index)
 
-/** After this long a program counts as gone. */
+/** A program that pauses longer counts as ended. */
 const longestPause = bounds[bounds.length - 1]!
 
-/** What is known before anything was seen: that many pauses … */
+/** The weight of the prior, as a number of pauses. */
 const priorPauses = 16
-/** … of which such a share was over by a time, of the agents of vllm-project/router#285. */
+/** The prior: the share of pauses that have ended by a time, of the agents of vllm-project/router#285. */
 const priorEnds: readonly (readonly [ms: number, share: number])[] = [
   [16, 0.02],
   [1000, 0.8],
   [10_000, 0.88],
   [longestPause, 0.92],
 ]
-/** What each of the others does, or a client has told, counts as much as this many pauses of one's own. */
+/** The weight of each more general model, and of a client's hint, as a number of own pauses. */
 const othersWeight = 4
 
 /**
- * The distribution of pauses between the requests of programs: for each of some bounds, how many pauses
- * lasted until the one before it, and how many of these ended before it. A pause that has not ended, or never
- * will, counts as far as it has lasted (as in Kaplan and Meier's estimate).
+ * The distribution of the pauses between the requests of programs: for each bucket, how many pauses reached it, and how
+ * many of these ended in it. A pause that has not ended, or never will, counts in the buckets that it has reached (the
+ * Kaplan–Meier estimator).
  */
 class PauseModel {
   readonly #reached: number[]
   readonly #ended: number[]
 
-  /** @param others - what its own pauses may be like, while they are few; without any: what is published */
+  /** @param others - more general models that serve as the prior; without any, published figures do */
   constructor(private readonly others: readonly PauseModel[] = []) {
     const known = others.length === 0 ? priorPauses : 0
     this.#reached = bounds.map((_, index) => known * (1 - priorShare(index - 1)))
@@ -154,9 +154,9 @@ class PauseModel {
   }
 
   /**
-   * A pause lasts or, where it `hasEnded`, has lasted so long; returns the bucket up to which it was counted.
+   * Counts a pause that has lasted `ms` so far or, with `hasEnded`, in all. Returns the bucket up to which it is counted.
    *
-   * @param counted - what this returned for the same pause before; 0: nothing yet
+   * @param counted - the bucket that the previous call for this pause returned; 0 at first
    */
   count(ms: number, counted: number, hasEnded: boolean): number {
     let bucket = counted
@@ -169,10 +169,10 @@ class PauseModel {
   }
 
   /**
-   * What is to be expected of a pause of so long.
+   * The expectation for a pause that has lasted `ms`.
    *
-   * @param retainMs - after how long at the latest it is over, as the client has told; 0: never. One prior of
-   *   several, which says nothing any more when that time is over
+   * @param retainMs - the client's hint after how long the pause ends at the latest; 0: never. One prior among several,
+   *   ignored once that time is over
    */
   after(ms: number, retainMs?: number): Expectation {
     let [lasts, waitedMs, from, rate] = [1, 0, ms, 0]
@@ -189,7 +189,7 @@ class PauseModel {
     return { rate, chance: 1 - lasts }
   }
 
-  /** The share of the pauses that lasted until a bucket which ended in it. */
+  /** The share of the pauses that reached a bucket and ended in it. */
   #hazard(bucket: number, told?: number): number {
     let [ended, reached] = [this.#ended[bucket]!, this.#reached[bucket]!]
     for (const other of this.others) {
@@ -204,18 +204,18 @@ class PauseModel {
   }
 }
 
-/** What is to be expected of a pause. */
+/** The expectation for a pause. */
 interface Expectation {
   /**
-   * How many returns a millisecond of waiting for one brings, at best: the chance that it ends within some time by
-   * the time that is waited then, with the time that makes the most of it.
+   * The highest expected number of returns per millisecond of waiting: the chance that the pause ends within some time,
+   * divided by the time waited until then, for the best choice of that time.
    */
   readonly rate: number
-  /** The chance that it ends at all. */
+  /** The chance that the pause ends with another request. */
   readonly chance: number
 }
 
-/** The pauses of all programs, and of each tenant's after the tools that they call. */
+/** The pauses of all programs, and by tenant those after each tool. */
 export class Pauses {
   readonly all = new PauseModel()
   readonly #tools = new Map<string, PauseModel>()
@@ -237,17 +237,17 @@ export class Pauses {
   }
 }
 
-/** Tools that are remembered. */
+/** The most tools that are remembered. */
 const mostTools = 1000
 
-/** Evenly over the buckets up to the time that was told, and none behind it. */
+/** The hazard from a client's hint: evenly over the buckets up to that time, and 0 behind it. */
 function toldHazard(bucket: number, told: number): number {
   const last = bounds.findIndex((bound) => bound >= told)
   const left = (told === 0 ? -1 : last === -1 ? bounds.length - 1 : last) - bucket
   return left < 0 ? 0 : 1 / (left + 1)
 }
 
-/** The share of pauses that are over by the end of a bucket, evenly over the logarithm between the points. */
+/** The prior's share of pauses that have ended by the end of a bucket, interpolated on a logarithmic scale. */
 function priorShare(bucket: number): number {
   const ms = bounds[bucket] ?? 0
   let [fromMs, from] = [1, 0]

@@ -18,32 +18,32 @@ import { Pauses, Program } from './program.js'
 /** The `Programs` of an engine. */
 export const PROGRAMS = tokens.token<Programs>('Programs')
 
-/** At most this many programs are remembered, and as many requests that one may go on with. */
+/** The most programs that are remembered, and the most requests that a program may continue. */
 const remembered = 1000
 
-/** A request with which a program may begin: another prompt begins with its prompt and first token. */
+/** A request with which a program may begin: a later prompt that starts with its prompt and first token continues it. */
 interface Beginning extends Usage, Pick<Sequence, 'id' | 'tenant' | 'arrival'> {
   readonly endedAt: number
-  /** Its prompt behind the whole blocks by whose hash it is found, and the first token of its answer. */
+  /** The prompt tokens behind the last whole block, whose hash is the key, and the first token of its answer. */
   readonly rest: readonly TokenId[]
   program: Program | undefined
 }
 
 /**
- * Which program a request belongs to: that of its session, or that of the request with whose prompt and
- * answer it begins. Knows which idle slots programs will want again, and forgets those that are gone.
+ * Finds the program of each request: by its session, or by the request with whose prompt and answer it begins. Knows the
+ * idle slots to which programs may return, and forgets programs that have ended.
  */
 @injectable()
 export class Programs implements EngineObserver, ProgramsView {
   readonly #pauses = new Pauses()
-  /** The one that went on last at the end. */
+  /** The programs by key, the most recent last. */
   readonly #programs = new Map<string, Program>()
-  /** By the hash of the last whole block of the prompt; the latest at the end. */
+  /** By the hash of the prompt's last whole block; the latest last. */
   readonly #beginnings = new Map<number, Beginning>()
-  /** The idle slot of each program, that of its last request. */
+  /** The idle slot of each program's last request. */
   readonly slots = new Map<Program, Slot>()
 
-  /** Milliseconds that it takes to have back what an idle slot, and no other, holds. */
+  /** The cost in milliseconds of losing the tokens that only this idle slot holds. */
   lossMs: (slot: Slot) => number = () => 0
 
   constructor(
@@ -67,7 +67,7 @@ export class Programs implements EngineObserver, ProgramsView {
       this.#join(sequence, found.program?.id ?? found.id, found, now)
       return
     }
-    // Its client says that it is one.
+    // The client's hint says that more requests will come.
     if (sequence.request.retainMs !== undefined) this.#join(sequence, sequence.id, undefined, now)
   }
 
@@ -75,7 +75,7 @@ export class Programs implements EngineObserver, ProgramsView {
     const { program, chain, tokens: all, promptTokens, cachedTokens, generatedTokens } = sequence
     const served = sequence.firstComputed === undefined ? {} : sequence
     program?.end(served, now, this.#calledTool(sequence), sequence.request.retainMs)
-    // That of a session is found by it.
+    // Programs with a session are found by it.
     if (!sequence.isShared || generatedTokens === 0 || sequence.session !== undefined) return
     const blocks = Math.floor(promptTokens / blockSize)
     const hash = chain.hashes[blocks - 1]
@@ -87,14 +87,14 @@ export class Programs implements EngineObserver, ProgramsView {
     setLatest(this.#beginnings, hash, beginning, remembered)
   }
 
-  /** An idle slot keeps what a request of the program computed. */
+  /** An idle slot keeps the tokens of a request of the program. */
   onKept(program: Program, slot: Slot): void {
     this.slots.set(program, slot)
     slot.program = program
     program.keptTokens = slot.length
   }
 
-  /** A slot loses what it keeps, of a program or of none. */
+  /** A slot loses its content. */
   onLost(slot: Slot): void {
     const { program } = slot
     slot.program = undefined
@@ -103,7 +103,7 @@ export class Programs implements EngineObserver, ProgramsView {
     program.keptTokens = 0
   }
 
-  /** How likely what an idle slot of a program keeps is wanted within a second. */
+  /** For each idle slot of a program, the chance that the program returns within a second. */
   chances(): ReadonlyMap<Slot, number> {
     const now = this.clock.now()
     const chances = new Map<Slot, number>()
@@ -124,16 +124,16 @@ export class Programs implements EngineObserver, ProgramsView {
     return list
   }
 
-  /** The programs that are not gone, the one that went on last first. */
+  /** The programs that have not ended, the most recent first. */
   report(): ProgramReport[] {
     const now = this.clock.now()
     const list = [...this.#programs.values()].filter((one) => one.open > 0 || one.isPausing(now))
     return list.reverse().map((program) => program.report(now))
   }
 
-  /** The last known tool that an answer calls, whatever the format of its calls. */
+  /** The last tool call in an answer, of any format, that names a known tool. */
   #calledTool({ program, tenant, tokens: all, promptTokens }: Sequence): string | undefined {
-    // A pause begins with the end of the last open request alone.
+    // A pause only begins when the last open request ends.
     if (program?.open !== 1 || !this.#pauses.hasTools) return undefined
     const text = this.tokenizer.decode(all.slice(promptTokens))
     let called: string | undefined
@@ -145,7 +145,7 @@ export class Programs implements EngineObserver, ProgramsView {
 
   #join(sequence: Sequence, id: string, beginning: Beginning | undefined, now: number): void {
     const { tenant, session } = sequence
-    // Tenants choose ids as they like.
+    // Different tenants may use the same ids.
     const key = JSON.stringify([tenant, session !== undefined, id])
     let program = beginning?.program ?? this.#programs.get(key)
     if (program === undefined) {
@@ -170,9 +170,9 @@ export class Programs implements EngineObserver, ProgramsView {
   }
 }
 
-/** A tool's name is remembered, and may come from anybody. */
+/** Longer names of tools are not remembered, as clients can send anything. */
 const longestName = 128
 
-/** What stands before a tool's name where models call tools: in JSON, as a tag or a function, behind a mark. */
+/** The forms in which models name the tool that they call: in JSON, as a tag or function, behind a mark. */
 const callForms =
   /(?:^\s*|name"?\s*[:=]\s*"|functions?[=.]|TOOL_CALLS\]|tool_call>\s*|sep\S?>|\[)([\w.-]+)/g

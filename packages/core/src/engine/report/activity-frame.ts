@@ -5,10 +5,10 @@ import type {
 } from '../../contracts/engine/engine-statistics.js'
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 
-/** Each bucket of pauses between tokens is this many times as long as the one before. */
+/** The bounds of the ITL histogram grow by this factor. */
 const itlBase = 1.15
 
-/** More than this many of a kind in a frame are not kept, so that no load makes a frame large. */
+/** The most entries of each kind in a frame, so that frames stay small under any load. */
 const most = 500
 const mostTenants = 50
 

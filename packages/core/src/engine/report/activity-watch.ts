@@ -23,21 +23,21 @@ import { OpenFrame } from './activity-frame.js'
 import { EngineObservers } from './engine-observers.js'
 import { RequestTracker } from './engine-report.js'
 
-/** Frames that are kept for readers that ask a little late. */
+/** Frames that are kept for readers that poll a little late. */
 const mostFrames = 20
-/** The part of the queue that is described. */
+/** The most waiting requests that are listed. */
 const mostWaiting = 32
-/** Milliseconds without a question after which nothing is noted any more. */
+/** Milliseconds without a call of `look` after which recording ends. */
 const patienceMs = 5000
 
 type Open = { -readonly [Key in keyof ActivitySpan]: ActivitySpan[Key] }
 
-/** The `ActivityWatch`: what requests do, for a live view. */
+/** The {@link ActivityWatch}: records what requests do, for a live view. */
 export const ACTIVITY = tokens.token<ActivityWatch>('Activity')
 
 /**
- * Notes what every request does while somebody watches, in frames as long as the time between two
- * questions. While nobody asks it observes nothing; O(running) a step while somebody does.
+ * Records what every request does while it is polled, in frames that last from one poll to the next. It observes nothing
+ * while nobody polls, and takes O(running) per step otherwise.
  */
 @injectable()
 export class ActivityWatch implements EngineObserver {
@@ -46,7 +46,7 @@ export class ActivityWatch implements EngineObserver {
   #number = 0
   #frame = new OpenFrame(0)
   readonly #frames: ActivityFrame[] = []
-  /** What each running request is at. */
+  /** The present span of each running request. */
   readonly #open = new Map<string, Open>()
   readonly #preemptedAt = new Map<string, number>()
   readonly #toldFirstToken = new Set<string>()
@@ -64,12 +64,12 @@ export class ActivityWatch implements EngineObserver {
     @inject(EncodeLane) private readonly lane: EncodeLane,
   ) {}
 
-  /** Whether somebody watches. */
+  /** Whether it is recording. */
   get isOn(): boolean {
     return this.#stop !== undefined
   }
 
-  /** What happened since the frame of this number, and what goes on now. */
+  /** The frames after the one with this number, and the current state. */
   look(cursor = this.#number): EngineActivity {
     const now = this.clock.now()
     this.#askedAt = now
@@ -136,13 +136,13 @@ export class ActivityWatch implements EngineObserver {
   #start(now: number): void {
     this.#frame = new OpenFrame(now)
     this.#stop = this.observers.add(this)
-    // Whose first token came before is not news.
+    // First tokens from before the recording are not reported.
     for (const { id, firstTokenAt } of this.running.values()) {
       if (firstTokenAt !== undefined) this.#toldFirstToken.add(id)
     }
   }
 
-  /** Nobody watches any more. */
+  /** Ends the recording. */
   #rest(): void {
     this.#stop?.()
     this.#stop = undefined

@@ -11,14 +11,14 @@ import type { CllmError } from '../../errors/cllm-error.js'
 import { defined } from '../../defined.js'
 import type { Sequence } from '../requests/sequence.js'
 
-/** The state of a request that ended with this error, or with none. */
+/** The final state of a request by its error; undefined: it is done. */
 export function endState(error: Pick<CllmError, 'code'> | undefined): RequestEnd['state'] {
   if (error === undefined) return 'done'
   if (error.code === 'cancelled') return 'cancelled'
   return error.code === 'timeout' ? 'timed_out' : 'failed'
 }
 
-/** A step as it is sent, counted and kept. */
+/** A step in the compact form in which it is sent, counted and recorded. */
 export function toRecordedStep(step: StepRecord): RecordedStep {
   const chunks: [tokens: number, context: number][] = []
   for (const { tokens, context, isDecode } of step.parts) {
@@ -36,7 +36,7 @@ const stepMsBounds = [1, 2, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 
 const tokenBounds = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384]
 const sequenceBounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
 
-/** Counts the work of an engine since its start, or of those that replaced each other. */
+/** Counts the work of an engine since its start, or of the engines that replaced each other. */
 @injectable()
 export class Counters implements EngineObserver {
   readonly requests = { done: 0, cancelled: 0, failed: 0, timed_out: 0 }
@@ -57,7 +57,7 @@ export class Counters implements EngineObserver {
   readonly #stepTokens = new Tally(tokenBounds)
   readonly #stepSequences = new Tally(sequenceBounds)
   readonly #speculation = { drafts: 0, draftTokens: 0, acceptedTokens: 0 }
-  /** Passes that did one of the two alone: from them it is known what a token of it takes. */
+  /** Sums over passes of prompts alone and of decodes alone, for the time per token of each. */
   readonly #prefillAlone = { ms: 0, tokens: 0 }
   readonly #decodeAlone = { ms: 0, tokens: 0 }
 
@@ -65,7 +65,7 @@ export class Counters implements EngineObserver {
     this.countStep(toRecordedStep(step))
   }
 
-  /** Counts a step of an engine elsewhere, as its records tell of it. */
+  /** Counts a step of an engine in another process, from its record. */
   countStep({ ms, decodeMs, sampleMs, decode, chunks, drafts }: RecordedStep): void {
     const totals = this.#totals
     const decodeTokens = decode + (drafts?.tokens ?? 0)
@@ -107,9 +107,9 @@ export class Counters implements EngineObserver {
   }
 
   /**
-   * Each request is counted once, with its last event.
+   * Counts a request, once, at its last event.
    *
-   * @param had - tokens that it came with, which are no work of this engine; default 0
+   * @param had - tokens that it brought from another engine, which are not counted; default 0
    */
   countRequest(state: RequestEnd['state'], usage: Usage, preemptions: number, had = 0): void {
     const totals = this.#totals
@@ -134,7 +134,7 @@ export class Counters implements EngineObserver {
     }
   }
 
-  /** The prompts' share of a pass that did both: by what each takes alone, or else by tokens. */
+  /** The prompts' share of a mixed pass: by the time per token of each alone or, if unknown, by tokens. */
   #prefillShare(prefillTokens: number, decodeTokens: number): number {
     const prefillMs = prefillTokens * (this.#prefillAlone.ms / this.#prefillAlone.tokens)
     const decodeMs = decodeTokens * (this.#decodeAlone.ms / this.#decodeAlone.tokens)

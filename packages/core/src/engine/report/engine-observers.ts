@@ -23,14 +23,14 @@ export class EngineObservers {
 
   /** Calls this method of each observer that has it. */
   tell<Method extends keyof EngineObserver>(method: Method, ...told: Told<Method>): void {
-    // One that takes events out or sorts parts would leave requests without an answer, or with another's tokens.
+    // Frozen: an observer that removes or sorts entries would leave requests without an answer, or with wrong tokens.
     for (const list of told) if (Array.isArray(list)) Object.freeze(list)
     for (const observer of this.#observers) {
       const call = observer[method]
       if (call === undefined) continue
       try {
         const result: unknown = Reflect.apply(call, observer, told)
-        // A method that is async after all: its rejection would end the process.
+        // The method is async, against its contract: an unhandled rejection would end the process.
         if (result instanceof Promise) result.catch((error: unknown) => this.#log(observer, error))
       } catch (error) {
         this.#log(observer, error)
@@ -41,7 +41,7 @@ export class EngineObservers {
   #log(observer: EngineObserver, error: unknown): void {
     if (this.#failed.has(observer)) return
     this.#failed.add(observer)
-    // The error names a plug-in; of an observer that an application adds, its methods tell which it is.
+    // A plug-in is named by the error; an observer that an application added is recognised by its methods.
     const fields = { methods: Object.keys(observer), err: error }
     this.logger.error(fields, 'an engine observer failed; it is still called, and not logged again')
   }

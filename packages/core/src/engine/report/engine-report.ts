@@ -33,12 +33,12 @@ import * as tokens from '../../tokens.js'
 import type { Sequence } from '../requests/sequence.js'
 import { type CommonReason, Timeline, WaitAttribution } from './timeline.js'
 
-/** Requests that ended and can still be asked about. */
+/** The number of ended requests whose reports are kept. */
 const mostEnded = 1000
 
 /**
- * Tracks what happens to every request and why it waits: O(running) a step, nothing for a decoded
- * token, at most 64 entries a request.
+ * Records the history of every request and why it waits: O(running) per step, nothing per decoded token, at most 64
+ * entries per request.
  */
 @injectable()
 export class RequestTracker implements EngineObserver {
@@ -50,7 +50,7 @@ export class RequestTracker implements EngineObserver {
 
   constructor(@inject(tokens.CLOCK) private readonly clock: Clock) {}
 
-  /** A request that is under way or was one of the last 1,000 that ended. */
+  /** The report of a request that is in flight or among the last 1,000 that ended. */
   find(id: string): RequestReport | undefined {
     const live = this.#live.get(id)
     if (live === undefined) return this.#ended.get(id)
@@ -59,7 +59,7 @@ export class RequestTracker implements EngineObserver {
     return live.report({ state: sequence.state, ...sequence.account(now) }, now)
   }
 
-  /** Why a waiting request has waited so far, in milliseconds; empty of any other. */
+  /** Why a waiting request has waited so far, in milliseconds by reason; empty if it does not wait. */
   reasonsOf(id: string, now: number): Readonly<Partial<Record<WaitReason, number>>> {
     return this.#live.get(id)?.reasons(now) ?? {}
   }
@@ -85,7 +85,7 @@ export class RequestTracker implements EngineObserver {
     this.#live.get(sequence.id)?.release(now)
   }
 
-  /** The requests that still wait do so because of this plan. */
+  /** Notes why the requests that the plan does not admit go on waiting. */
   onPlan({ admit, preempt, reject, run }: Plan, state: SchedulerState): void {
     const { waiting, freeSlots, now } = state
     let reason: CommonReason = 'policy'
@@ -107,7 +107,7 @@ export class RequestTracker implements EngineObserver {
   onEnded(sequence: Sequence, ended: RequestEnd, now: number): void {
     const { id, arrival, finish = 'stop' } = sequence
     const timeline = this.#live.get(id)
-    // The next one of its id may be queued before its last event is told of.
+    // The next request with the same id may be queued before this one's last event is published.
     if (timeline?.sequence !== sequence) return
     this.#live.delete(id)
     const { code: reason = finish, message } = ended.error ?? {}
@@ -117,14 +117,14 @@ export class RequestTracker implements EngineObserver {
   }
 }
 
-/** Whether a part of a prompt is computed: all that runs and does not decode already. */
+/** Whether the plan runs requests that do not decode yet, so prompts. */
 function hasPrefill(run: Plan['run'], running: readonly SequenceView[]): boolean {
   const decoding = new Set<string>()
   for (const { id, state } of running) if (state === 'decoding') decoding.add(id)
   return run.some(({ id }) => !decoding.has(id))
 }
 
-/** What an engine tells of itself and of its requests. */
+/** An engine's report on itself and its requests. */
 @injectable()
 export class EngineReport {
   constructor(
@@ -140,7 +140,7 @@ export class EngineReport {
     @inject(Partings) private readonly partings: Partings,
   ) {}
 
-  /** What it serves; the model with the sampling that requests get for what they leave out. */
+  /** Model, limits and capabilities; the model's sampling parameters include the engine's defaults. */
   info(): EngineInfo {
     const { backend, options, tokenizer } = this.context
     const { model: own, limits } = backend
@@ -152,7 +152,7 @@ export class EngineReport {
     return { model, limits, capabilities: capabilitiesOf(backend), ...more }
   }
 
-  /** Counters and what is going on now. */
+  /** Counters since the start, and the current load. */
   statistics(): EngineStatistics {
     const { clock, lane } = this.context
     return {
@@ -166,7 +166,7 @@ export class EngineReport {
     }
   }
 
-  /** What happened to a request that is under way or was one of the last that ended. */
+  /** The history of a request that is in flight or among the last that ended. */
   explain(id: string): RequestReport | undefined {
     const { lane, clock } = this.context
     const encoding = lane.requests().find((one) => one.id === id)
@@ -179,7 +179,7 @@ export class EngineReport {
   }
 }
 
-/** Of a request that has no prompt yet. */
+/** The report of a request whose images and sounds are being encoded, which has no tokens yet. */
 function reportOfEncoding(
   { id, arrival, priority, tenant, session, since }: EncodeOwner,
   reasons: Partial<Record<WaitReason, number>>,
@@ -200,7 +200,7 @@ function reportOfEncoding(
   }
 }
 
-/** In an order of its own, as clients are shown it. */
+/** The capabilities, in the order in which clients see them. */
 function capabilitiesOf(backend: Backend): EngineCapabilities {
   const { capabilities: own } = backend
   const { generates, drawLogprobs, promptLogprobs, samplers, drafts } = own

@@ -8,7 +8,7 @@ import type { RequestState } from '../../contracts/scheduling/scheduler-policy.j
 import { defined, lowestWhere } from '../../defined.js'
 import type { Sequence } from '../requests/sequence.js'
 
-/** More entries than this are put together with like ones. */
+/** Beyond this number of entries, similar ones are merged. */
 const mostEntries = 60
 
 /** How far a request has come, for its report. */
@@ -17,22 +17,23 @@ interface Progress extends Pick<RequestEnd, 'usage' | 'timings'> {
 }
 
 /**
- * What happened to one request, in few entries however long it takes. It waits at first and after each
- * preemption, which is explained by what held meanwhile.
+ * The history of one request, in few entries however long it takes. Its waits, at first and after each preemption, are
+ * explained by the reasons that applied meanwhile.
  */
 export class Timeline {
   readonly #entries: TimelineEntry[] = [{ type: 'queued', atMs: 0 }]
   #lastStep = 0
   #lastStepEnd = 0
-  /** When the wait that it is in began; undefined: it has a slot. */
+  /** When its present wait began; undefined: it has a slot. */
   #waitsSince: number | undefined
-  /** Where the part of the wait began whose reasons are not collected yet, and the others'. */
+  /** The beginning of the part of the wait that is not in `#reasons` yet. */
   #start: WaitStart
+  /** The reasons collected so far. */
   #reasons: Reasons = {}
   /** Since when it is held back for a prefix that another request computes. */
   #heldSince: number | undefined
 
-  /** @param now - when it joined the queue: what comes before has no reason here */
+  /** @param now - when it joined the queue; earlier waits are known by `modelWait` and `encodeWait` */
   constructor(
     readonly sequence: Sequence,
     private readonly waits: WaitAttribution,
@@ -88,7 +89,7 @@ export class Timeline {
     this.#start = this.waits.begin(now)
   }
 
-  /** It took part in the step of this number, with prompt tokens or, in a decode, none. */
+  /** It took part in the step with this number; `tokens` are prompt tokens, 0 for a decode. */
   ran(step: number, tokens: number, startedAt: number, now: number): void {
     const { arrival } = this.sequence
     const atMs = startedAt - arrival
@@ -102,7 +103,7 @@ export class Timeline {
     this.#add({ type: 'prefill', atMs, untilMs: now - arrival, chunks: 1, tokens })
   }
 
-  /** All so far, with its end where it has come. */
+  /** The report so far, with its end if it has ended. */
   report({ state, usage, timings }: Progress, now: number, end?: TimelineEntry): RequestReport {
     const { id, arrival, priority, tenant, session, forecast, parting, firstTokenAt } =
       this.sequence
@@ -120,7 +121,7 @@ export class Timeline {
     return { id, state, arrival, priority, tenant, ...more, usage, timings, timeline }
   }
 
-  /** The wait that it is in so far, unless it has just begun. */
+  /** The present wait so far, unless it has just begun. */
   #waiting(now: number): TimelineEntry | undefined {
     const since = this.#waitsSince
     if (since === undefined || now <= since) return undefined
@@ -129,7 +130,7 @@ export class Timeline {
     return { type: 'waited', ...span, reasons: this.reasons(now) }
   }
 
-  /** Adds an entry, or puts it together with one that is alike enough. */
+  /** Adds an entry, or merges it with a similar one. */
   #add(next: TimelineEntry): void {
     const entries = this.#entries
     const isFull = entries.length >= mostEntries
@@ -168,7 +169,7 @@ function sum(a: Readonly<Reasons>, b: Readonly<Reasons>): Reasons {
 /** A reason that applies to all waiting requests. */
 export type CommonReason = Extract<WaitReason, 'step' | 'slots' | 'cells' | 'budget' | 'policy'>
 
-/** How long each common reason has applied up to a point in time. */
+/** A point in time, and how long each common reason had applied until then. */
 interface WaitStart {
   readonly at: number
   readonly ms: Readonly<Record<CommonReason, number>>
@@ -185,8 +186,8 @@ interface Overtaking extends Due {
 const mostOvertakings = 1024
 
 /**
- * Attributes waits to reasons without reading the waiting requests: it sums up how long each reason
- * applied, so that any wait is the difference of two sums.
+ * Attributes waits to reasons without reading the waiting requests: it sums up how long each reason applied, so that the
+ * reasons of any wait are the difference of two sums.
  */
 export class WaitAttribution {
   readonly #ms: Record<CommonReason, number> = { step: 0, slots: 0, cells: 0, budget: 0, policy: 0 }
@@ -195,7 +196,7 @@ export class WaitAttribution {
   /** By time and arrival, both rising. */
   #overtakings: Overtaking[] = []
 
-  /** From now on requests wait for this reason. */
+  /** From now on waiting requests wait for this reason. */
   turn(reason: CommonReason, now: number): void {
     this.#ms[this.#reason] += Math.max(0, now - this.#since)
     this.#reason = reason
@@ -220,7 +221,7 @@ export class WaitAttribution {
 
   /** Milliseconds by reason of a wait from `start` until now, put into `reasons`. */
   explain(start: WaitStart, request: Due, now: number, reasons: Reasons): void {
-    // The first admission of a later request since the wait began, found by halving.
+    // The first admission of a later arrival since the wait began, by binary search.
     const overtakings = this.#overtakings
     const first = lowestWhere(0, overtakings.length, (index) => {
       const { arrival, totals } = overtakings[index]!
@@ -239,7 +240,7 @@ export class WaitAttribution {
   }
 }
 
-/** Adds milliseconds to a reason; none leave no trace. */
+/** Adds milliseconds to a reason, if there are any. */
 function add(reasons: Reasons, reason: WaitReason, ms: number): void {
   if (ms > 0) reasons[reason] = (reasons[reason] ?? 0) + ms
 }

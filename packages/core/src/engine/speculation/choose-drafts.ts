@@ -2,13 +2,13 @@ import type { BackendLimits } from '../../contracts/model/backend.js'
 import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Chunk, StepCostModel } from '../costs/pass-costs.js'
 
-/** Numbers of drafts that are weighed: with the token before them, kernels like multiples of 8. */
+/** The draft lengths to compare. Together with the token before them, kernels are fastest at multiples of 8. */
 const lengths = [1, 2, 3, 4, 5, 7, 11, 15, 23, 31, 47]
-/** Drafts must promise this many times the tokens per second: costs and acceptance are estimates. */
+/** Drafts must promise this many times the tokens per second, as costs and acceptance are only estimates. */
 const margin = 1.1
 
 /**
- * Milliseconds before the step of guessing `count` tokens for each of these requests, by their indexes.
+ * Milliseconds that drafting `count` tokens for each of these requests, named by index, takes before the step.
  */
 export type GuessCosts = (indexes: readonly number[], count: number) => number
 
@@ -20,12 +20,12 @@ interface Candidate {
 }
 
 /**
- * How many draft tokens each of these decoding requests verifies in the next step, in their order:
- * what promises the most tokens per second of the whole step by the costs that were learned, and 0
- * where none does, as under load on a CPU. Pure; O(1) in a step in which nothing is guessed.
+ * How many draft tokens each of these decoding requests verifies in the next step, in their order: the choice with the
+ * most expected tokens per second of the whole step by the learned costs, and 0 where drafts do not pay, as under load on
+ * a CPU. Pure; O(1) for a step without drafts.
  *
- * @param decoding - requests that compute their next token
- * @param guessMs - where guesses are made when they are wanted; default: they are there
+ * @param decoding - the requests that decode
+ * @param guessMs - the cost of making the drafts; default: none, they are there
  */
 export function chooseDrafts(
   decoding: readonly SequenceView[],
@@ -58,7 +58,7 @@ export function chooseDrafts(
   return drafts
 }
 
-/** Those with a guess, the likeliest first. */
+/** The requests with a draft, the likeliest first. */
 function likely(decoding: readonly SequenceView[]): Candidate[] {
   const candidates: Candidate[] = []
   for (const [index, { draft, computedTokens: context }] of decoding.entries()) {

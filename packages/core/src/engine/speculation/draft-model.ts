@@ -16,27 +16,27 @@ import { StepCostModel, workOf } from '../costs/pass-costs.js'
 import type { Sequence } from '../requests/sequence.js'
 import type { GuessCosts } from './choose-drafts.js'
 
-/** How many next tokens of a sequence are to be guessed. */
+/** How many draft tokens to make for a sequence. */
 export interface WantedGuess {
   readonly sequence: Sequence
   readonly count: number
 }
 
-/** A sequence that is being guessed on. */
+/** A sequence whose draft is being made. */
 interface Guessing extends WantedGuess {
   readonly slot: DraftSlot
-  /** What is to be computed next. */
+  /** The tokens to compute next. */
   next: readonly TokenId[]
   readonly guessed: TokenId[]
 }
 
-/** A catch-up on a prompt counts as spread over this many of the tokens that are left. */
+/** The cost of catching up with a prompt is spread over at most this many of its remaining tokens. */
 const spread = 64
 
 /**
- * A smaller model of the same vocabulary that guesses what the served one will say, all sequences in
- * one pass for each token. It follows behind: what it has not seen of a sequence, such as its
- * prompt, it computes when that is wanted, in the steps' own size.
+ * A smaller model with the same vocabulary that drafts tokens for the served model, all sequences in one pass per token.
+ * It lags behind: tokens of a sequence that it has not seen, such as the prompt, are computed when a draft is wanted, in
+ * steps of the usual size.
  *
  * Speculative decoding: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding",
  * 2023.
@@ -46,7 +46,7 @@ export class DraftModel {
   readonly #slots: DraftSlots
   #isMeasured = false
 
-  /** @param share - how large it is, as a share of the served model; a pass is first expected to cost this much */
+  /** @param share - its size as a share of the served model's; the prior for the cost of its passes */
   constructor(
     private readonly backend: Backend,
     private readonly clock: Clock,
@@ -60,12 +60,12 @@ export class DraftModel {
     return this.backend.model
   }
 
-  /** Tokens that a sequence can have, its guesses included. */
+  /** The most tokens of a sequence, its draft included. */
   get longest(): number {
     return this.backend.limits.contextSize
   }
 
-  /** What guessing for these sequences is expected to cost. */
+  /** The predicted cost of drafting for these sequences. */
   costsFor(sequences: readonly Sequence[]): GuessCosts {
     const costs = this.#isMeasured ? this.#costs : this.served
     const scale = this.#isMeasured ? 1 : this.share
@@ -87,8 +87,8 @@ export class DraftModel {
   }
 
   /**
-   * Guesses the next tokens of each, in their order. While it is further behind than one step
-   * computes, as at the beginning of long prompts, it catches up by a step and guesses nothing.
+   * Drafts the next tokens of each sequence, in their order. While it is further behind than one step can compute, as
+   * at the beginning of long prompts, it catches up by one step and drafts nothing.
    */
   async guess(wanted: readonly WantedGuess[]): Promise<readonly (readonly TokenId[])[]> {
     const { limits, model } = this.backend
@@ -106,7 +106,7 @@ export class DraftModel {
     return all.map((one) => one?.guessed ?? [])
   }
 
-  /** Computes what is missing but for the last token of each, as far as one step takes it. */
+  /** Computes as many of the missing tokens as fit into one step, without the last token of each sequence. */
   async #catchUp(all: readonly Guessing[]): Promise<void> {
     let left = this.backend.limits.batchSize
     const parts = all.map(({ slot, next }) => {
@@ -122,7 +122,7 @@ export class DraftModel {
     for (const { slot, tokens } of some) slot.length += tokens.length
   }
 
-  /** Draws what is wanted of each, with samplers of their own. */
+  /** Samples the wanted tokens of each sequence, each with its own sampler. */
   async #draw(all: readonly Guessing[]): Promise<void> {
     const samplers = new Map<Guessing, Sampler>()
     try {
@@ -156,13 +156,13 @@ function tokenOf(outputs: CheckedOutputs[number]): TokenId {
   return outputs[0]!.token
 }
 
-/** What follows the last token that the sequence has, or its last guess, is wanted. */
+/** The batch item that yields the token after the sequence's last token, or after its last draft token. */
 function itemOf({ slot, next: tokens }: Guessing, sampler: Sampler): BatchItem {
   const position = slot.length + slot.drafted.length
   return { slot: slot.id, position, tokens, outputs: [position + tokens.length - 1], sampler }
 }
 
-/** Notes what was computed and guessed; returns whether more is to be guessed. */
+/** Records a drafted token; returns whether more are wanted. */
 function goesOn(one: Guessing, token: TokenId): boolean {
   const { slot, guessed, count, next } = one
   if (guessed.length > 0) slot.drafted = [...slot.drafted, ...next]
@@ -173,8 +173,8 @@ function goesOn(one: Guessing, token: TokenId): boolean {
 }
 
 /**
- * The sampling without what depends on the tokens before, or on plug-ins: wrong guesses would have to
- * be undone there. Seed and position make the same draws of both models where their logits agree.
+ * The sampling parameters without those that depend on earlier tokens or on plug-ins, as rejected drafts would have to be
+ * undone there. With the same seed and position both models draw the same token where their logits agree.
  */
 function plainly(params: SamplingParams): SamplingParams {
   const { constraint: _constraint, samplers: _samplers, ...sampling } = params
@@ -188,13 +188,13 @@ function plainly(params: SamplingParams): SamplingParams {
   }
 }
 
-/** What a slot of the draft model holds. */
+/** A slot of the draft model. */
 interface DraftSlot {
   readonly id: SlotId
   owner: Sequence
-  /** The first tokens of the owner that it holds … */
+  /** The number of leading tokens of the owner that it holds. */
   length: number
-  /** … and the drafts behind them. */
+  /** The drafts that it holds behind them. */
   drafted: readonly TokenId[]
   usedAt: number
 }
@@ -215,12 +215,12 @@ class DraftSlots {
     return slot === undefined ? 0 : sharedWith(slot, sequence)
   }
 
-  /** The slot of a sequence, holding nothing but tokens of it; undefined: all are needed by others. */
+  /** The slot of a sequence, cut to the sequence's own tokens; undefined: other sequences need all slots. */
   take(sequence: Sequence): DraftSlot | undefined {
     const slot = this.#bySequence.get(sequence) ?? this.#give(sequence)
     if (slot === undefined) return undefined
     const held = slot.length + slot.drafted.length
-    // The last token is computed again where it was, since what follows it is wanted.
+    // The last token is always computed again, since the token after it is wanted.
     const shared = Math.min(sharedWith(slot, sequence), sequence.tokens.length - 1)
     slot.length = held > shared ? truncate(this.backend, slot.id, shared) : held
     slot.drafted = []
@@ -241,8 +241,7 @@ class DraftSlots {
   }
 
   /**
-   * The slot that nobody needs and that holds the most of the sequence; while one was never used, only
-   * one that holds something of it.
+   * The unneeded slot with the most tokens of the sequence; while there are unused slots, only one that has any.
    */
   #bestFor(sequence: Sequence): DraftSlot | undefined {
     let best: DraftSlot | undefined
@@ -259,7 +258,7 @@ class DraftSlots {
   }
 }
 
-/** How many tokens of the sequence the slot holds, in their order. */
+/** How many leading tokens of the sequence the slot holds. */
 function sharedWith({ owner, length, drafted }: DraftSlot, { tokens }: Sequence): number {
   let shared = owner.tokens === tokens ? length : sameTokens(tokens, owner.tokens, length)
   if (shared < length) return shared
@@ -270,7 +269,7 @@ function sharedWith({ owner, length, drafted }: DraftSlot, { tokens }: Sequence)
   return shared
 }
 
-/** How many of them it may use. */
+/** How many of them the sequence may use. */
 function usableBy(sequence: Sequence, slot: DraftSlot): number {
   const [one, other] = [slot.owner.request, sequence.request]
   const mayShare = one.scope === other.scope && one.cache && other.cache

@@ -11,17 +11,17 @@ import { token } from '../../tokens.js'
 const smallest = 64
 
 /**
- * Where the tokens of a growing list that end with each n-gram were last seen. Adding a token takes
- * constant time; n-grams of the same hash displace each other, so what is found must be compared.
+ * Remembers where each n-gram of a growing token list was seen last. Adding a token takes constant time. N-grams with the
+ * same hash displace each other, so the tokens at a found place must be compared.
  */
 class NgramIndex {
-  /** By hash: one more than the index behind the n-gram; 0: none. */
+  /** By hash: the index behind the n-gram, plus one; 0: none. */
   #ends = new Int32Array(smallest)
   #size = 0
 
   constructor(readonly length: number) {}
 
-  /** The index behind the last n-gram that was added and probably is the one that ends before `end`. */
+  /** The index behind the latest added n-gram that is probably equal to the one that ends before `end`. */
   find(tokens: readonly TokenId[], end: number): number | undefined {
     if (end < this.length) return undefined
     const found = this.#ends[this.#place(tokens, end)] ?? 0
@@ -50,17 +50,17 @@ class NgramIndex {
   }
 }
 
-/** A match is followed back no further than this. */
+/** The most tokens before a match that are compared. */
 const longestMatch = 64
 const nothing: Proposal = Object.freeze({ tokens: Object.freeze([]) })
 
-/** Which kind of guess a match of this many tokens is: the longer, the likelier it goes on. */
+/** The kind of a draft by the length of its match: acceptance is learned by kind, and grows with the length. */
 const kindOf = (matched: number): number =>
   matched < 5 ? matched - 1 : Math.min(11, 2 + Math.floor(2 * Math.log2(matched / 2)))
 
 /**
- * Guesses that the text goes on as it did where its last tokens were before, in prompt or answer.
- * Prompt lookup decoding: Saxena, 2023.
+ * Drafts the tokens that followed the last tokens at their previous occurrence in prompt or answer. Prompt lookup
+ * decoding: Saxena, 2023.
  */
 class NgramDrafter implements Drafter {
   readonly #indexes: readonly NgramIndex[]
@@ -91,7 +91,7 @@ class NgramDrafter implements Drafter {
     return { tokens: guess, kind: kindOf(matched) }
   }
 
-  /** Adds what ends before `end` or there: not what is looked up, which would find itself. */
+  /** Adds the n-grams that end at `end` or before; the one being looked up is not added, as it would find itself. */
   #learn(tokens: readonly TokenId[], end: number): void {
     for (const index of this.#indexes) {
       for (let at = this.#known + 1; at <= end; at++) index.add(tokens, at)
@@ -100,7 +100,7 @@ class NgramDrafter implements Drafter {
   }
 }
 
-/** How many tokens before both ends are the same. */
+/** How many tokens before both ends are equal. */
 function matchLength(tokens: readonly TokenId[], found: number, end: number): number {
   let length = 0
   while (length < longestMatch && length < found) {
@@ -127,7 +127,7 @@ export const ngramProposer = defineProposer({
   },
 })
 
-/** What `EngineOptions.speculative` is where a draft model guesses. */
+/** The value of `EngineOptions.speculative` that means the draft model. */
 export const draftModelName = 'draft'
 
 /** The draft model of an engine, if it has one. */
@@ -144,8 +144,8 @@ const mostExtraTokens = 128
 const comparedTokens = 1000
 
 /**
- * Checks that a model can guess for another one: that it takes tokens back, and that its vocabulary is
- * the same, up to a few tokens at the end.
+ * Checks that a model can draft for another one: that single tokens can be removed from its slots, and that both have the
+ * same vocabulary, up to a few tokens at the end.
  *
  * @throws `invalid_configuration` that says what differs
  */
@@ -171,7 +171,7 @@ export function checkDraftBackend(draft: Backend, served: Backend): void {
 
 const textOf = ({ tokenizer }: Backend, token: number): string => tokenizer.decode([token])
 
-/** Guesses what a constraint leaves no choice about. */
+/** Drafts the text that a constraint forces. */
 export const forcedText: Proposer = {
   begin: ({ forced }) => forced && { propose: forced },
 }
@@ -196,7 +196,7 @@ export class ProposerCatalog extends Definitions<ProposerDefinition> {
     this.add(grammarProposer)
   }
 
-  /** What `--speculative` takes, beside a model. */
+  /** The values of `--speculative`, besides a model. */
   override get names(): string[] {
     return ['auto', 'off', ...super.names.toSorted()]
   }

@@ -3,23 +3,23 @@ import type { Drafter, Proposal } from '../../contracts/model/drawing.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { DraftView } from '../../contracts/scheduling/scheduler-policy.js'
 
-/** Kinds of guesses that are told apart. */
+/** The number of kinds of drafts that are told apart. */
 const kinds = 16
-/** The most that is ever believed of a guess. */
+/** The highest acceptance that is ever assumed. */
 const mostSure = 0.98
 
-/** What was learned before counts for this share of its guesses: other texts may come. */
+/** Recalled counts are weighed with this factor, as the texts may differ now. */
 const recalledShare = 0.25
 
 const counts = z.array(z.number().min(0).max(100)).length(kinds)
 const tally = z.tuple([counts, counts])
 
-/** Of each kind of guess, how many tokens were right lately. */
+/** Counts for each kind of draft how many recent tokens were right. */
 class Tally {
   readonly #right = new Float64Array(kinds)
   readonly #all = new Float64Array(kinds)
 
-  /** @param memory - the weight that earlier guesses of a kind keep with each new one */
+  /** @param memory - the factor by which the counts of a kind decay with each new token */
   constructor(private readonly memory: number) {}
 
   add(kind: number, isRight: boolean): void {
@@ -27,7 +27,7 @@ class Tally {
     this.#all[kind] = this.memory * this.#all[kind]! + 1
   }
 
-  /** What was learned counts for less: where nothing is guessed, nothing would ever change it. */
+  /** Lets all counts decay: without drafts, a bad estimate would never change. */
   fade(): void {
     for (let kind = 0; kind < kinds; kind++) {
       this.#right[kind]! *= 0.9
@@ -35,12 +35,12 @@ class Tally {
     }
   }
 
-  /** Of each kind, how many guesses were right, and how many were made: as JSON. */
+  /** By kind: the number of right tokens, and of all; as JSON. */
   learned(): z.output<typeof tally> {
     return [[...this.#right], [...this.#all]]
   }
 
-  /** @throws where it is not what {@link learned} returned */
+  /** @throws for a value that {@link learned} cannot have returned */
   recall(learned: unknown): void {
     const [right, all] = tally.parse(learned)
     for (const [kind, count] of all.entries()) {
@@ -49,15 +49,15 @@ class Tally {
     }
   }
 
-  /** The share that was right, `prior` counting as `weight` guesses. */
+  /** The share of right tokens, with `prior` weighing as much as `weight` tokens. */
   share(kind: number, prior: number, weight: number): number {
     return (this.#right[kind]! + weight * prior) / (this.#all[kind]! + weight)
   }
 }
 
-/** How often one proposer's guesses for an engine's sequences were right, by their kind. */
+/** The acceptance of one proposer's drafts over all sequences of an engine, by kind. */
 export class EngineAcceptance extends Tally {
-  /** @param prior - the share of guesses that is believed to be right before any were made */
+  /** @param prior - the acceptance before there were drafts */
   constructor(private readonly prior = 0.5) {
     super(0.98)
   }
@@ -68,18 +68,18 @@ export class EngineAcceptance extends Tally {
 }
 
 /**
- * Guesses of an average sequence that each one begins with: so many that a phrase which comes back by chance, and is
- * right a few times in a row, does not make a text that repeats.
+ * The prior of a sequence, as a number of tokens with average acceptance. Large enough that a phrase which is repeated by
+ * chance, with a few accepted tokens in a row, is not taken for repetitive text.
  */
 const average = 8
-/** The weight that a sequence's earlier guesses keep with each new one. */
+/** The factor by which a sequence's counts decay with each new token. */
 const memory = 0.98
 
 /**
- * How often the guesses for one sequence were right, by their kind. It starts from what the engine's
- * other sequences showed, and a sequence that does worse or better than these is expected to do so
- * with every kind: text that does not repeat is noticed after a few guesses. Guesses count whether
- * they were verified with others or only compared with the token that came, so learning costs nothing.
+ * The acceptance of the drafts for one sequence, by kind. It starts from the engine's other sequences; a sequence that
+ * does better or worse than these is expected to do so with every kind, so that text that does not repeat is noticed after
+ * a few tokens. Drafts are counted whether they were verified or only compared with the sampled token, so learning costs
+ * nothing.
  */
 export class SequenceAcceptance {
   readonly #tally = new Tally(0.95)
@@ -95,26 +95,26 @@ export class SequenceAcceptance {
     this.engine.add(kind, isRight)
   }
 
-  /** The probability that a token of such a guess is right, if those before it are. */
+  /** The probability that a token of such a draft is accepted if those before it are. */
   of(kind: number): number {
     const prior = Math.min(mostSure, (this.engine.of(kind) * this.#right) / this.#expected)
     return Math.min(mostSure, this.#tally.share(kind, prior, 4))
   }
 }
 
-/** Most draft tokens of a sequence in a step: at first and after a wrong one, and after many right ones. */
+/** The most draft tokens of a sequence in a step: at first and after a rejection, and after many accepted ones. */
 const [fewDrafts, mostDrafts] = [15, 47]
 
-/** Where guesses come from at once. */
+/** A source of drafts that answers at once. */
 export interface DraftSource {
   readonly drafter: Drafter
   readonly acceptance: SequenceAcceptance
 }
 
-/** Where they take time: they are given when some are wanted. */
+/** A source of drafts that takes time: drafts are made when they are wanted. */
 export interface LateSource {
   readonly acceptance: SequenceAcceptance
-  /** Tokens that the sequence can have now, its drafts included. */
+  /** The most tokens that the sequence may have now, its draft included. */
   longest(): number
 }
 
@@ -122,31 +122,31 @@ interface Guess {
   readonly tokens: readonly TokenId[]
   readonly kind: number
   readonly acceptance: SequenceAcceptance
-  /** How many of the tokens have come true. */
+  /** How many of the tokens were sampled so far. */
   right: number
 }
 
-/** The guesses for one sequence, and how true they were. */
+/** The drafts of one sequence, and their acceptance. */
 export class SequenceDrafts {
   /** Draft tokens that were verified. */
   draftTokens = 0
-  /** Those that were drawn. */
+  /** Draft tokens that were accepted. */
   acceptedTokens = 0
-  /** For how many tokens it was last asked what follows. */
+  /** The number of tokens behind which `#guess` and `#open` are. */
   #asked = -1
-  /** What a source guesses of that … */
+  /** The draft of the first source that has one. */
   #guess: Guess | undefined
-  /** … or what can be told to guess it, as no source does. */
+  /** The slow source, while no other source has a draft. */
   #open: LateSource | undefined
-  /** The most tokens of a guess. */
+  /** The most tokens of a draft. */
   #most = fewDrafts
-  /** The tokens so far, for drafters. */
+  /** A copy of the tokens so far, for drafters. */
   #copied: TokenId[] | undefined
 
   /**
-   * @param sources - the first that has a guess makes it
-   * @param late - what makes it when none of them has one; default: nothing
-   * @param isUsable - whether a token can be a draft
+   * @param sources - the first source that has a draft is used
+   * @param late - the source if none of them has one; default: none
+   * @param isUsable - whether a token can be a draft token
    */
   constructor(
     private readonly sources: readonly DraftSource[],
@@ -154,12 +154,12 @@ export class SequenceDrafts {
     private readonly isUsable: (token: TokenId) => boolean,
   ) {}
 
-  /** Whether what {@link view} had last takes time to be guessed. */
+  /** Whether the draft that {@link view} last announced is still to be made. */
   get isOpen(): boolean {
     return this.#open !== undefined
   }
 
-  /** What may come after `tokens`, up to `most` tokens; undefined: nothing is known. */
+  /** The draft behind `tokens`, of at most `most` tokens; undefined: none. */
   view(tokens: readonly TokenId[], most: number): DraftView | undefined {
     if (this.#asked !== tokens.length) this.#propose(tokens)
     if (this.#open !== undefined) {
@@ -171,12 +171,12 @@ export class SequenceDrafts {
     return viewOf(Math.min(guessed.length, most), acceptance, kind)
   }
 
-  /** The first `count` tokens of what {@link view} has. */
+  /** The first `count` tokens of the draft. */
   take(count: number): readonly TokenId[] {
     return this.#guess?.tokens.slice(0, count) ?? []
   }
 
-  /** Takes in a guess of what comes after `length` tokens, made because it was wanted; empty: none. */
+  /** Sets the draft of the slow source behind `length` tokens; empty: none. */
   give(length: number, guessed: readonly TokenId[]): void {
     if (this.late === undefined) return
     this.#asked = length
@@ -184,7 +184,7 @@ export class SequenceDrafts {
     this.#guess = this.#checked({ tokens: guessed }, this.late.acceptance)
   }
 
-  /** A token was drawn: shows how true the guess was. */
+  /** A token was sampled: compares it with the draft. */
   onDrawn(token: TokenId): void {
     const guess = this.#guess
     if (guess === undefined) return
@@ -195,7 +195,7 @@ export class SequenceDrafts {
     this.#guess = undefined
   }
 
-  /** A step verified `drafts` tokens, of which `accepted` were drawn. */
+  /** A step verified `drafts` tokens, of which `accepted` were accepted. */
   onVerified(drafts: number, accepted: number): void {
     this.draftTokens += drafts
     this.acceptedTokens += accepted
@@ -212,7 +212,7 @@ export class SequenceDrafts {
     this.#open = this.#guess === undefined ? this.late : undefined
   }
 
-  /** Adds what is new: a drafter that changes what it is given spoils its own guesses only. */
+  /** Brings the copy up to date. A copy, so that a drafter that modifies it only spoils its own drafts. */
   #copy(tokens: readonly TokenId[]): readonly TokenId[] {
     const copied = (this.#copied ??= tokens.slice())
     copied.length = Math.min(copied.length, tokens.length)

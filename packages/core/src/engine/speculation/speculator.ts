@@ -31,20 +31,20 @@ import {
 } from './proposers.js'
 import { DraftModel, type WantedGuess } from './draft-model.js'
 
-/** Guesses of this acceptance are tried where they do not seem to pay: what they cost shows only then. */
+/** Drafts with a higher acceptance are tried even if they do not seem to pay, as only then their cost is measured. */
 const likely = 0.8
-/** Steps until drafts, or a step without them, are tried though they do not seem to pay. */
+/** The pace, in steps, of trials of the choice that does not seem to pay: with drafts or without. */
 const trialPace = { first: 16, factor: 4, longest: 1024 }
-/** Drafts of each request in a trial. */
+/** Draft tokens of each request in a trial. */
 const triedDrafts = 2
 
-/** The share of forced tokens that is right: the model may write the same text in other tokens. */
+/** The prior acceptance of forced text: the model may write the same text with other tokens. */
 const forcedShare = 0.9
 
-/** Gives sequences their drafts, where the engine speculates and the request does not forbid it. */
+/** Gives sequences their drafts, if the engine speculates and the request does not forbid it. */
 @injectable()
 export class Speculator implements EngineObserver {
-  /** How often each proposer was right; the first that guesses has its way. */
+  /** The acceptance of each proposer; the first one that has a draft is used. */
   readonly #proposers = new Map<Proposer, EngineAcceptance>()
   #model: DraftModel | undefined
   readonly #ofModel = new EngineAcceptance()
@@ -53,9 +53,9 @@ export class Speculator implements EngineObserver {
   readonly #plainTrials = new TrialPace(trialPace)
   #hasFailed = false
 
-  /** Whether it makes drafts for anybody. */
+  /** Whether there are drafts at all. */
   readonly isOn: boolean
-  /** Whether guesses take time: then it has to {@link guess} before a step with drafts. */
+  /** Whether drafting takes time: then {@link guess} must be called before a step with drafts. */
   readonly takesTime: boolean
 
   constructor(
@@ -87,17 +87,17 @@ export class Speculator implements EngineObserver {
       logger.warn({ speculative }, 'no speculation: this model cannot verify drafts')
     }
     const { vocabularySize } = backend.model
-    // What follows an end is never wanted, and constraints know no token there.
+    // Tokens behind an end are never wanted, and constraints allow none there.
     this.#isUsable = (token) =>
       isToken(token, vocabularySize) && !tokenizer.isEndOfGeneration(token)
   }
 
-  /** How often guesses were right, in the order of the proposers. */
+  /** The learned acceptances, in the order of the proposers. */
   learned(): unknown {
     return this.#acceptances().map((acceptance) => acceptance.learned())
   }
 
-  /** Starts from what an equal one learned; throws where it is something else. */
+  /** Starts from what an equal part has learned; throws for anything else. */
   recall(learned: unknown): void {
     const all = this.#acceptances()
     const given = z.array(z.unknown()).length(all.length).parse(learned)
@@ -108,12 +108,12 @@ export class Speculator implements EngineObserver {
     return [...this.#proposers.values(), this.#ofModel]
   }
 
-  /** The model that guesses, if one does. */
+  /** The draft model, if there is one. */
   get draftModel(): ModelInfo | undefined {
     return this.#model?.info
   }
 
-  /** The plan with drafts, where the policy leaves them to the engine and the step only decodes. */
+  /** Adds drafts to a plan, if the policy leaves them to the engine and all requests of the step decode. */
   complete(plan: Plan): Plan {
     const decoding: Sequence[] = []
     for (const { id, drafts } of plan.run) {
@@ -139,8 +139,8 @@ export class Speculator implements EngineObserver {
   }
 
   /**
-   * The plan with a few drafts: what comes of them shows whether they pay. For all requests, since a
-   * step in which some verify and others do not costs more.
+   * The plan with a few draft tokens for all requests, to measure whether they pay. For all, since a step in which only
+   * some requests verify drafts costs more.
    */
   #withTrial(plan: Plan, decoding: readonly Sequence[]): Plan {
     const { batchSize, outputs = batchSize } = this.backend.limits
@@ -152,7 +152,7 @@ export class Speculator implements EngineObserver {
     return { ...plan, run }
   }
 
-  /** Has the draft model guess what this plan verifies. When it fails, there are no drafts any more. */
+  /** Has the draft model make the drafts that the plan verifies. If it fails, it is no longer used. */
   async guess({ run }: Plan): Promise<void> {
     const wanted: WantedGuess[] = []
     for (const { id, drafts = 0 } of run) {
@@ -188,7 +188,7 @@ export class Speculator implements EngineObserver {
     }
     if (this.#model !== undefined) this.#ofModel.fade()
     else if (sources.length === 0) return
-    // One that has failed guesses for nobody, whenever their request began.
+    // A draft model that has failed is not used, even by requests that began before.
     const late = this.#model && {
       acceptance: new SequenceAcceptance(this.#ofModel),
       longest: () => this.#model?.longest ?? 0,
@@ -196,7 +196,7 @@ export class Speculator implements EngineObserver {
     sequence.drafts = new SequenceDrafts(sources, late, this.#isUsable)
   }
 
-  /** A drafter whose failures mean that it guesses nothing; the first of an engine is logged. */
+  /** A drafter whose errors count as "no draft"; the first error of an engine is logged. */
   #begin(proposer: Proposer, drafted: DraftedSequence): Drafter | undefined {
     let drafter: Drafter | undefined
     const attempt = <T>(call: () => T, otherwise: T): T => {
