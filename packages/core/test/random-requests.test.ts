@@ -350,10 +350,16 @@ t.test(
           check(own.filter(({ type }) => type === 'start').length === 1, 'it starts once')
           const lasts = own.filter(({ type }) => type === 'end' || type === 'error')
           check(lasts.length === 1 && lasts[0] === last, 'it ends once')
-          sums.promptTokens += trial.prompt.length
           sums.generatedTokens += tokens.length
           if (last?.type === 'error') {
             const { code } = last.error
+            const held = last.usage?.promptTokens ?? -1
+            check(
+              held >= (tokens.length > 0 ? trial.prompt.length : 0),
+              'what it had of its prompt',
+            )
+            check(held <= trial.prompt.length, 'no more than its prompt')
+            sums.promptTokens += held
             check(expected.tokens.join().startsWith(tokens.join()), 'its tokens are a beginning')
             check(expected.text.startsWith(text), 'its text is a beginning')
             if (code === 'cancelled') check(trial.cancelAfter !== undefined, 'it was cancelled')
@@ -380,6 +386,7 @@ t.test(
           check(end.reason === expected.reason && end.stop === expected.stop, 'its reason')
           const { usage, timings } = end
           check(usage.promptTokens === trial.prompt.length, 'prompt tokens')
+          sums.promptTokens += usage.promptTokens
           check(usage.generatedTokens === tokens.length, 'generated tokens')
           check(usage.cachedTokens < trial.prompt.length, 'cached tokens')
           check(trial.request.cache === true || usage.cachedTokens === 0, 'cached without cache')

@@ -119,7 +119,7 @@ export class SlotCacheManager extends BaseCacheManager {
     const { computedTokens } = sequence
     if (states.isOn) {
       if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
-      if (computedTokens === 0) states.transfer.counts.misses++
+      if (computedTokens === 0 && sequence.preemptions === 0) states.transfer.counts.misses++
       sequence.origin = originOf(choice, sequence, known, states)
       if (!states.cutsAnywhere) this.#saver.planCheckpoints(sequence, known)
     }

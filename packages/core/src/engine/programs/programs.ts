@@ -73,7 +73,8 @@ export class Programs implements EngineObserver, ProgramsView {
 
   onFinished(sequence: Sequence, now: number): void {
     const { program, chain, tokens: all, promptTokens, cachedTokens, generatedTokens } = sequence
-    const served = sequence.firstComputed === undefined ? {} : sequence
+    const usage = { promptTokens: sequence.promptHeld, cachedTokens, generatedTokens }
+    const served = sequence.firstComputed === undefined ? {} : usage
     program?.end(served, now, this.#calledTool(sequence), sequence.request.retainMs)
     // Programs with a session are found by it.
     if (!sequence.isShared || generatedTokens === 0 || sequence.session !== undefined) return
@@ -82,7 +83,6 @@ export class Programs implements EngineObserver, ProgramsView {
     if (hash === undefined) return
     const { id, tenant, arrival } = sequence
     const rest = all.slice(blocks * blockSize, promptTokens + 1)
-    const usage = { promptTokens, cachedTokens, generatedTokens }
     const beginning = { id, tenant, arrival, endedAt: now, rest, program, ...usage }
     setLatest(this.#beginnings, hash, beginning, remembered)
   }

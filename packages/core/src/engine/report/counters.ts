@@ -102,8 +102,12 @@ export class Counters implements EngineObserver {
     this.requests[endState(error)]++
   }
 
-  onEnded({ preemptions, request }: Sequence, { state, usage }: RequestEnd): void {
-    this.countRequest(state, usage, preemptions, request.continued?.tokens.length)
+  onEnded(
+    { preemptions, promptHeld: promptTokens, request }: Sequence,
+    { state, usage }: RequestEnd,
+  ): void {
+    const had = request.continued?.tokens.length
+    this.countRequest(state, { ...usage, promptTokens }, preemptions, had)
   }
 
   /**

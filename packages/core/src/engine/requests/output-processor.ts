@@ -53,8 +53,8 @@ export class OutputProcessor {
 
   /** Publishes the error that ended a request. */
   fail(sequence: Sequence, error: CllmError, now: number): void {
-    const { id, preemptions } = sequence
-    const { usage } = sequence.account(now)
+    const { id, preemptions, promptHeld: promptTokens } = sequence
+    const usage = { ...sequence.account(now).usage, promptTokens }
     const event = { type: 'error', error: error.serialize(), usage, preemptions } as const
     this.#events.push({ id, event })
   }

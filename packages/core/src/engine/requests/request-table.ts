@@ -140,6 +140,8 @@ export class RequestTable {
     const { computedTokens, firstComputed = computedTokens } = sequence
     sequence.firstComputed = Math.min(firstComputed, computedTokens)
     sequence.computedTokens += tokens
+    const held = Math.min(sequence.computedTokens, sequence.promptTokens)
+    sequence.promptHeld = Math.max(sequence.promptHeld, held)
     if (!isDecode) sequence.prefillChunks++
     this.kv.onAdvanced(sequence)
     this.sharing.onAdvanced(sequence, sequence.computedTokens, now)

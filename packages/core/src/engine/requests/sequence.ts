@@ -121,6 +121,8 @@ export class Sequence implements SequenceView {
   preemptions = 0
   /** Steps that prefilled it; after a preemption also with generated tokens. */
   prefillChunks = 0
+  /** Tokens of its prompt that a slot has held for it, before or after a preemption. */
+  promptHeld = 0
   /** The lowest index of a token that was ever computed for it, before or after a preemption. */
   firstComputed: number | undefined
   /** The forecast at arrival, if it had to wait or its client asked for one. */

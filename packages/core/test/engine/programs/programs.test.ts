@@ -126,6 +126,15 @@ t.test('a request that leaves before its turn is a call, and no service', async 
       { id: 'b', calls: 1, open: 0, servedTokens: 0, promptTokens: 0 },
       { id: 'a', servedTokens: 45 },
     ])
+    const half = ask(prompt(3, 400), 0, { session: 'c', timeoutMs: 15 })
+    await t.rejects(half, { code: 'timeout' })
+    const [c] = await programs()
+    t.equal(c!.id, 'c')
+    t.ok(
+      c!.servedTokens > 0 && c!.servedTokens < 400,
+      `${c!.servedTokens} of its 400 were computed`,
+    )
+    t.equal(c!.promptTokens, c!.servedTokens)
   })
 })
 

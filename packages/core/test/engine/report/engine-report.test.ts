@@ -209,6 +209,8 @@ t.test('what fails is explained too', async (t) => {
   client.cancel('running')
   await run(Promise.all([running, late]))
   t.match(await client.explain('running'), { state: 'cancelled' })
+  t.match(await client.explain('late'), { usage: { promptTokens: 9 } }, 'what it asked')
+  t.equal((await client.statistics()).promptTokens, 9, 'what was computed')
   t.match(await wayOf(made, 'running'), { 4: { type: 'end', reason: 'cancelled' } })
   t.match(await client.explain('late'), {
     state: 'timed_out',

@@ -119,13 +119,13 @@ export const engineMetrics = {
     'num_gpu_blocks',
   ),
   cllm_engine_requests_total: counter('Requests that the engine ended, by outcome.', 'outcome'),
-  cllm_prompt_tokens_total: counter('Prompt tokens of ended requests.'),
+  cllm_prompt_tokens_total: counter('Computed and cached prompt tokens of ended requests.'),
   cllm_prompt_tokens_cached_total: counter('Prompt tokens of ended requests, from a cache.'),
   cllm_prefix_cache_queries_total: counter(
-    'Prompt tokens that were looked up, once a request: the same as `cllm_prompt_tokens_total`.',
+    'Prompt tokens looked up: the same as `cllm_prompt_tokens_total`.',
   ),
   cllm_prefix_cache_hits_total: counter(
-    'Prompt tokens that were found: the same as `cllm_prompt_tokens_cached_total`.',
+    'Prompt tokens found: the same as `cllm_prompt_tokens_cached_total`.',
   ),
   cllm_generation_tokens_total: counter('Generated tokens of ended requests.'),
   cllm_num_preemptions_total: counter('Preemptions of ended requests.'),

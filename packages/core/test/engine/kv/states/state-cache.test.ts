@@ -16,6 +16,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import {
+  type Plan,
   SLOT_ACTIONS,
   type SlotFiles,
   type StateFile,
@@ -65,6 +66,29 @@ async function ask(t: Test, made: Rig, prompt: readonly TokenId[], change: objec
 }
 
 const ramOf = (made: Rig) => made.engine.statistics().cache!.ram
+
+t.test(
+  'a request that found nothing is one miss, however often it has to begin again',
+  async (t) => {
+    const plans: Partial<Plan>[] = [
+      { preempt: ['first'] },
+      { admit: ['second'], run: [{ id: 'second', tokens: 100 }] },
+    ]
+    const policy = policyOf((state) => {
+      const hasBegun = plans.length < 2 || state.running[0]?.generatedTokens === 2
+      const plan = hasBegun ? plans.shift() : undefined
+      if (plan === undefined) return firstComeFirstServed.plan(state)
+      return { admit: [], preempt: [], reject: [], run: [], wakeAt: state.now + 5, ...plan }
+    })
+    const made = caching({ slots: 1, policy }, 1)
+    const submit = (id: string, family: number) =>
+      collect(made.client.submit({ ...greedy(promptOf(100, family), 4), id }))
+    const [first, second] = [submit('first', 1), submit('second', 2)]
+    await made.run(Promise.all([first, second]))
+    t.equal(made.engine.statistics().preemptions, 1)
+    t.match(ramOf(made), { misses: 2 })
+  },
+)
 
 t.test('a conversation whose slot was given away goes on where it was', async (t) => {
   const made = caching()
