@@ -2,6 +2,7 @@ import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import t from 'tap'
 import { AnswerReader } from '../../../src/chat/answer/answer-reader.js'
 import type { ReadPart } from '../../../src/chat/answer/answer-part.js'
+import { readLiteral } from '../../../src/chat/answer/call/read-literal.js'
 import { createAnswerParser } from '../../../src/chat/answer/create-answer-parser.js'
 import { learnChatFormat } from '../../../src/chat/format/learn-chat-format.js'
 import type { RenderProbe } from '../../../src/chat/format/probe.js'
@@ -170,6 +171,13 @@ t.test('formats that nobody has seen are learnt', async (t) => {
       }
     }
   }
+})
+
+t.test('escapes in texts of Python are read', async (t) => {
+  const text = String.raw`{'a': 'caf\u00e9 \xe9\n', 'b': "\U0001F600\ud83d\ude00\'\\"}`
+  const read = readLiteral(text, '}', ['"', "'"])
+  t.same(JSON.parse(read!.json), { a: 'café é\n', b: `😀😀'\\` })
+  t.equal(readLiteral(text.slice(0, 12), '}', ["'"]), undefined, 'half an escape')
 })
 
 t.test('white space that the template puts before calls is no part of the text', async (t) => {

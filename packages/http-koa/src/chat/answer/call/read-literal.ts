@@ -64,15 +64,15 @@ class LiteralReader {
   #quote(): string | undefined {
     const quote = this.quotes.find((quote) => this.text.startsWith(quote, this.at))
     if (quote === undefined) return undefined
-    let text = ''
-    for (this.at += quote.length; !this.text.startsWith(quote, this.at); this.at++) {
+    const hasEscapes = quote.length === 1
+    const start = (this.at += quote.length)
+    while (!this.text.startsWith(quote, this.at)) {
       if (this.at >= this.text.length) throw new Error('it goes on')
-      const isEscape = quote.length === 1 && this.text[this.at] === '\\'
-      if (isEscape) this.at++
-      text += isEscape ? unescaped(this.text[this.at] ?? '') : this.text[this.at]
+      this.at += hasEscapes && this.text[this.at] === '\\' ? 2 : 1
     }
+    const text = this.text.slice(start, this.at)
     this.at += quote.length
-    return text
+    return hasEscapes ? text.replace(escape, unescaped) : text
   }
 
   #word(pattern: RegExp): string {
@@ -90,5 +90,9 @@ class LiteralReader {
   }
 }
 
-const escapes: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r' }
-const unescaped = (letter: string): string => escapes[letter] ?? letter
+/** Python's: a character by its number, or any other behind a backslash. */
+const escape = /\\(x[\da-fA-F]{2}|u[\da-fA-F]{4}|U00(?:0[\da-fA-F]|10)[\da-fA-F]{4}|[^])/g
+const escapes: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f' }
+
+const unescaped = (_: string, what: string): string =>
+  what.length === 1 ? (escapes[what] ?? what) : String.fromCodePoint(parseInt(what.slice(1), 16))
