@@ -55,7 +55,7 @@ export class CllmError extends Error {
   }
 }
 
-/** What the error of a cancelled request says, where whoever cancelled it gave no reason. */
+/** The message of a cancelled request's error if no reason was given. */
 export const cancelReason = 'The request was cancelled'
 
 /** Why a signal was aborted: the message of the {@link CllmError} that it was aborted with. */
@@ -68,24 +68,24 @@ export function reasonOf(signal: AbortSignal | undefined): string | undefined {
 export const cancelled = (signal?: AbortSignal): CllmError =>
   new CllmError('cancelled', reasonOf(signal) ?? cancelReason)
 
-/** The error of a request that comes when an engine, or a whole server, is about to end. */
+/** The error of a request that arrives while an engine or the server is shutting down. */
 export const takesNone = (): CllmError =>
   new CllmError('shutting_down', 'The engine takes no new requests')
 
-/** The error of what an engine ends because it is closed. */
+/** The error of requests in flight when their engine is closed. */
 export const shuttingDown = (): CllmError =>
   new CllmError('shutting_down', 'The engine is shutting down')
 
-/** The event that ends a request with an error of which nothing more is known. */
+/** The event that ends a request with this error. */
 export function failureOf(error: unknown): { type: 'error'; error: SerializedError } {
   return { type: 'error', error: CllmError.from(error).serialize() }
 }
 
-/** What was thrown says; of what is no error, its text. */
+/** The message of a thrown error; of any other thrown value its text. */
 export const messageOf = (thrown: unknown): string =>
   thrown instanceof Error ? thrown.message : String(thrown)
 
-/** What a call returns; the other value, or undefined, where it throws. */
+/** What a call returns; if it throws, the other value or undefined. */
 export function attempt<Value, Other = undefined>(call: () => Value, other?: Other): Value | Other {
   try {
     return call()

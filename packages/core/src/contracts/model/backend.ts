@@ -16,42 +16,41 @@ export type { SlotId } from './states.js'
 
 export type { ModelDetails, ModelInfo } from './model-info.js'
 
-/** What fits. */
+/** The limits of a backend. */
 export interface BackendLimits {
-  /** Sequences that can be in memory at once. */
+  /** The number of slots: sequences that can be in memory at once. */
   readonly slots: number
   /** Tokens per slot. */
   readonly contextSize: number
   /**
-   * Tokens that all slots hold together, at least `contextSize`, where they share one pool of KV cells:
-   * tokens that `copyPrefix` copied count once. Default: each slot has cells of its own.
+   * If all slots share one pool of KV cells: the tokens that the pool holds, at least `contextSize`. Tokens copied by
+   * `copyPrefix` count once. Default: each slot has its own cells.
    */
   readonly kvTokens?: number
   /** Tokens per step, over all sequences. */
   readonly batchSize: number
   /**
-   * Prompt chunks of a multiple of this many tokens are computed fastest; default 1: any length is as
-   * good.
+   * Prompt chunks whose length is a multiple of this are computed fastest; default 1: all lengths are equally good.
    */
   readonly chunkMultiple?: number
-  /** Most tokens of an embedding's input; default: `contextSize`. */
+  /** The most tokens of an input for embeddings; default: `contextSize`. */
   readonly embeddingTokens?: number
   /**
-   * Most inputs whose embeddings one pass computes, together of at most `embeddingTokens`; default: 1.
+   * The most inputs for embeddings in one pass, together with at most `embeddingTokens` tokens; default: 1.
    */
   readonly embeddingInputs?: number
-  /** Most outputs of a step, at least one per slot; default: `batchSize`. */
+  /** The most outputs of a step, at least one per slot; default: `batchSize`. */
   readonly outputs?: number
 }
 
 /**
- * What the backend can do beyond plain generation, as far as no method says so by being there: constraints,
- * embeddings, context shift, adapters and states do. A request for what is missing gets a 400.
+ * What the backend can do beyond plain generation. Constraints, embeddings, context shift, adapters and states are not
+ * listed: there, the presence of the method tells. A request that needs a missing capability gets a 400.
  */
 export interface BackendCapabilities {
   /**
-   * Whether it writes text: a model that reads a text as a whole, as those for embeddings do, cannot. Then
-   * `step` is never called. Default: true.
+   * Whether it generates text; false for models that only compute embeddings, where `step` is never called. Default:
+   * true.
    */
   readonly generates?: boolean
   readonly logprobs: boolean
@@ -65,82 +64,81 @@ export interface BackendCapabilities {
   /** Whether items may ask for {@link BatchItem.scores}. Default: false. */
   readonly promptLogprobs?: boolean
   /**
-   * Whether drafts can be verified: a step takes {@link BatchItem.drafts}, and `truncate` takes a few
-   * tokens off a slot and nothing else. Default: false, and no sequence has drafts.
+   * Whether drafts can be verified: a step takes {@link BatchItem.drafts}, and `truncate` can remove exactly the last few
+   * tokens of a slot. Default: false, and no sequence has drafts.
    */
   readonly drafts?: boolean
   /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
   readonly gpu: string | false
 }
 
-/** Draws tokens for one sequence. Opaque to the engine, made and understood by the backend. */
+/** Samples the tokens of one sequence. Made and understood by the backend, opaque to the engine. */
 export interface Sampler {
   /**
-   * The next tokens, at most `most`, as far as the constraint leaves no choice of their text, written as the
-   * model probably would. They are drafts: what is wrong about them costs time and never changes the output.
-   * Called between steps for every token, so it should return within microseconds where nothing is forced.
-   * Left out without a constraint.
+   * The next tokens, at most `most`, whose text the constraint forces, in the tokens that the model would probably
+   * choose. They are drafts: wrong ones cost time and never change the output. Called between steps for every token, so
+   * it should return within microseconds where nothing is forced. Left out without a constraint.
    * @param tokens - all tokens of the sequence so far
    */
   forced?(tokens: readonly TokenId[], most: number): Proposal
-  /** Gives back what it holds. Called once, between steps. */
+  /** Frees its memory. Called once, between steps. */
   dispose(): void
 }
 
 /** Some tokens of one sequence: a prompt chunk, or the one token of a decode. */
 export interface BatchItem {
   readonly slot: SlotId
-  /** Where `tokens[0]` goes: the number of tokens already in the slot. */
+  /** The position of `tokens[0]`: the number of tokens already in the slot. */
   readonly position: number
   /**
-   * How many tokens before it were taken out of the slot by {@link Backend.shift}: for the sampler, which
-   * knows all of them, positions count on. Default: 0.
+   * How many earlier tokens {@link Backend.shift} has removed from the slot. The sampler, which knows all tokens, adds
+   * them to positions. Default: 0.
    */
   readonly discarded?: number
   readonly tokens: readonly TokenId[]
-  /** The parts of an image's vectors that stand in place of some of its tokens. Needs {@link Backend.media}. */
+  /** The vectors of images or sounds in place of some of the tokens. Needs {@link Backend.media}. */
   readonly media?: readonly MediaSpan[]
   /**
-   * The positions (not indexes) whose next token is wanted, rising, each within this item. None:
-   * prefill only; several: speculation, echo.
+   * The positions (not indexes) after which a token is sampled, in rising order, all within this item. Empty: prefill
+   * only; several: speculation, echo.
    */
   readonly outputs: readonly number[]
   /**
-   * How many of the last tokens are drafts: guesses of what is drawn. Outputs are wanted at the token
-   * before the drafts and at each draft, and are drawn in their order up to the first that is not the
-   * item's next token: that one is the last, and what is behind it is never drawn. The slot holds all
-   * tokens of the item afterwards; the engine takes off what was not drawn. Needs the capability
+   * How many of the last tokens are draft tokens. Outputs are wanted at the token before the drafts and at each draft
+   * token. They are sampled in order up to the first one that differs from the item's next token, which rejects the rest.
+   * The slot holds all tokens of the item afterwards; the engine removes the rejected ones. Needs the capability
    * `drafts`. Default: 0.
    */
   readonly drafts?: number
   /** Needed when there are outputs. */
   readonly sampler?: Sampler
   /**
-   * Asks for log probabilities with each output: its own, and of this many likeliest tokens (0
-   * to 20). Needs the capability `logprobs`. Default: none are made.
+   * Asks for log probabilities with each output: of the sampled token, and of this many likeliest tokens (0 to 20). Needs
+   * the capability `logprobs`. Default: none.
    */
   readonly logprobs?: number
   /**
-   * Asks for the same of the draw itself, in place of `logprobs`: after temperature, penalties, bias, cuts
-   * and constraints; tokens that could not be drawn are not listed. Needs the capability `drawLogprobs`.
+   * As `logprobs`, in its place, but by the distribution from which the token was drawn: after temperature, penalties,
+   * bias, top-k and the like, and constraints. Lists only tokens that could be drawn. Needs the capability
+   * `drawLogprobs`.
    */
   readonly drawLogprobs?: number
   /**
-   * The adapters that it is computed with, the same for all items of a step. What a slot holds was
-   * computed with them, too. Needs {@link Backend.adapters}. Default: none.
+   * The adapters to compute with, the same for all items of a step and for all tokens of a slot. Needs
+   * {@link Backend.adapters}. Default: none.
    */
   readonly adapters?: readonly AppliedAdapter[]
-  /** Asks how likely tokens are that are known already. Needs the capability `promptLogprobs`. */
+  /** Asks for the log probabilities of known tokens. Needs the capability `promptLogprobs`. */
   readonly scores?: ScoredTokens
 }
 
 /** Known tokens of a sequence whose log probabilities are wanted. */
 export interface ScoredTokens {
-  /** A position within the item: the first of the tokens belongs after it, the others follow. */
+  /** A position within the item; the first of the scored tokens is the one after it, and the others follow. */
   readonly position: number
-  /** One for each position from there on, at most to the item's end. */
+  /** One token for each position from there on, at most to the item's end. */
   readonly tokens: readonly TokenId[]
-  /** As many of the likeliest tokens are listed with each, 0 to 20. */
+  /** The number of likeliest candidates listed with each token, 0 to 20. */
   readonly top: number
 }
 
@@ -151,50 +149,50 @@ export interface TokenLogprob {
 }
 
 /**
- * How likely tokens are by the model's own distribution: before temperature, penalties, bias, cuts
- * and constraints. After them with {@link BatchItem.drawLogprobs}.
+ * Log probabilities by the model's own distribution: before temperature, penalties, bias, top-k and the like, and
+ * constraints; after them with {@link BatchItem.drawLogprobs}.
  */
 export interface OutputLogprobs {
-  /** Of the token that was drawn. */
+  /** Of the sampled token. */
   readonly logprob: number
-  /** As many of the likeliest tokens as were asked for, the likeliest first. */
+  /** The requested number of likeliest candidates, in falling order. */
   readonly top: readonly TokenLogprob[]
 }
 
-/** What came out for one wanted position. */
+/** The token sampled after one wanted position. */
 export interface StepOutput {
-  /** The position that was asked for; the token drawn belongs at `position + 1`. */
+  /** The wanted position; the sampled token belongs at `position + 1`. */
   readonly position: number
   readonly token: TokenId
-  /** When they were asked for. */
+  /** Only if the item asked for them. */
   readonly logprobs?: OutputLogprobs
 }
 
 /** The result of one step. */
 export interface StepResult {
   /**
-   * Per item of the batch, in its order, one entry per wanted position; with drafts, one per position
-   * that was drawn.
+   * For each item of the batch, in order: one entry per wanted position; with drafts, one per sampled token.
    */
   readonly outputs: readonly (readonly StepOutput[])[]
   /**
-   * Per item of the batch, in its order, one entry per scored token; may be left out where no item has
+   * For each item of the batch, in order: one entry per scored token. May be left out if no item has
    * {@link BatchItem.scores}.
    */
   readonly scores?: readonly (readonly OutputLogprobs[])[]
-  /** Why items had no token drawn, by their index in the batch: their slots may hold anything. Default: all had. */
+  /** The errors of items that failed, by index in the batch; the content of their slots is unknown. Default: none. */
   readonly errors?: ReadonlyMap<number, CllmError>
   /** Milliseconds in the forward pass. */
   readonly decodeMs: number
   /** Milliseconds in sampling. */
   readonly sampleMs: number
-  /** Whether {@link Backend.interrupt} ended it: no slot has changed, and there are no outputs. Default: false. */
+  /** Whether {@link Backend.interrupt} ended the step: no slot has changed, and there are no outputs. Default: false. */
   readonly isInterrupted?: boolean
 }
 
 /**
- * Runs a model: one forward pass over a batch of sequences at a time. Its calls are made by one
- * engine, never two at once, but for `embed`, beside which all but a `step` may be called. `truncate`, `copyPrefix` and `release` are only called between steps.
+ * Runs a model: one forward pass over a batch of sequences at a time. One engine makes all calls, never two at once,
+ * except that all but `step` may be called beside `embed`. `truncate`, `copyPrefix` and `release` are only called between
+ * steps.
  */
 export interface Backend extends Learner {
   readonly specificationVersion: 1
@@ -202,16 +200,16 @@ export interface Backend extends Learner {
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
   readonly tokenizer: Tokenizer
-  /** How many more tokens the slots can hold together. Needed for `limits.kvTokens`. */
+  /** How many more tokens fit into the pool of KV cells. Required with `limits.kvTokens`. */
   readonly freeTokens?: number | undefined
 
   /**
-   * A sampler for the sequence whose tokens so far (prompt and generated) are `tokens`. Draws are a
-   * function of (seed, position) alone, so that a sequence that was preempted, moved or continued
-   * elsewhere draws the same tokens.
-   * @param promptTokens - how many of the tokens are the prompt; the tokens after it were sampled, and are
-   * what a constraint has seen so far. Default: all of them.
-   * @param processors - of `params.samplers`, in their order, to be applied to the logits of each draw
+   * A sampler for the sequence whose tokens so far (prompt and generated) are `tokens`. The random numbers of a draw must
+   * depend on (seed, position) only, so that a sequence that was preempted, moved or continued elsewhere draws the same
+   * tokens.
+   * @param promptTokens - how many of the tokens are the prompt; the tokens after it were sampled, and a constraint
+   *   applies to them. Default: all of them.
+   * @param processors - the samplers of `params.samplers`, in their order, to be applied to the logits of each draw
    *   before anything else. Needs the capability `samplers`. Default: none.
    */
   createSampler(
@@ -222,31 +220,31 @@ export interface Backend extends Learner {
   ): Sampler
 
   /**
-   * Makes sure that samplers with this constraint can be had. Synchronous and quick. Left out by a backend
-   * without constraints.
+   * Checks that a sampler can be made with this constraint. Synchronous and quick. Left out by a backend without
+   * constraints.
    * @throws CllmError `invalid_constraint` saying what cannot be honoured, and where
    */
   checkConstraint?(constraint: OutputConstraint): void
 
   /**
-   * One forward pass over the whole batch, then the sampling. Never re-entrant. When it rejects, no slot
+   * One forward pass over the whole batch, then sampling. Never called while a step is running. When it rejects, no slot
    * has changed.
    */
   step(batch: readonly BatchItem[]): Promise<StepResult>
 
   /**
-   * Asks the step under way to end as soon as it can, since something more urgent came. It resolves with
-   * `isInterrupted`, or as ever where it was almost done or is better not left. Returns at once; does nothing
-   * without a step under way. Leave it out where no step can be left.
+   * Asks the running step to end as soon as it can, since something more urgent has arrived. The step resolves with
+   * `isInterrupted`, or as usual if it is almost done or should not be interrupted. Returns at once; does nothing while no
+   * step is running. Left out by a backend whose steps cannot be interrupted.
    */
   interrupt?(): void
 
   /**
-   * The embeddings of one or several texts' tokens, in their order: pooled as the model requires, of
-   * length 1. Where the model's detail `pooling` is `none`, the vectors of a text's tokens one after the
-   * other. They are computed with these adapters. Several are within `limits.embeddingInputs` and `limits.embeddingTokens`. Uses no slot.
-   * Never called during a step or another `embed`; slots may be copied, cut, saved and restored while it
-   * computes. A backend with one context for both puts such calls in order itself. Left out by one without embeddings.
+   * The embeddings of one or several inputs, in their order: pooled as the model requires and of length 1. Where the
+   * model's detail `pooling` is `none`: the vectors of an input's tokens, one after the other. Several inputs are within
+   * `limits.embeddingInputs` and `limits.embeddingTokens`. Uses no slot. Never called during a step or another `embed`;
+   * slots may be copied, cut, saved and restored meanwhile, and a backend with one context for both must put such calls
+   * in order itself. Left out by a backend without embeddings.
    */
   embed?(
     inputs: readonly (readonly TokenId[])[],
@@ -254,47 +252,46 @@ export interface Backend extends Learner {
   ): Promise<readonly (readonly number[])[]>
 
   /**
-   * Drops what is in the slot from `length` on and returns the length really kept: a sliding-window
-   * or recurrent model may have to drop more.
+   * Drops the slot's tokens from `length` on, and returns the length really kept: a sliding-window or recurrent model may
+   * have to drop more.
    */
   truncate(slot: SlotId, length: number): number
 
-  /** Makes the first `length` tokens of `from` the content of `to` and returns the length really there. */
+  /** Copies the first `length` tokens of `from` into `to`, replacing its content; returns the length really there. */
   copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number>
 
   /**
-   * Takes `discard` tokens out of the slot, after the first `keep`, and moves those behind them forward:
-   * it holds as many less. Synchronous, between steps. Left out by a backend that cannot.
+   * Removes `discard` tokens behind the first `keep` from the slot, and moves the tokens behind them forward.
+   * Synchronous, between steps. Left out by a backend that cannot.
    */
   shift?(slot: SlotId, keep: number, discard: number): void
 
   /** Empties the slot. */
   release(slot: SlotId): void
 
-  /** Saves and restores what slots hold; left out by a backend that cannot. */
+  /** Saves and restores the contents of slots; left out by a backend that cannot. */
   readonly states?: SlotStates
 
-  /** Encodes images; left out by a backend whose model sees none. */
+  /** Encodes images and sounds; left out by a backend whose model takes none. */
   readonly media?: MediaEncoder
 
   /** Loads adapters; left out by a backend that cannot. */
   readonly adapters?: BackendAdapters
 
   /**
-   * Says which free slot it likes for a new sequence. `free` is never empty and ordered by what is
-   * cheapest to lose: empty slots first, then least recently used.
+   * The preferred free slot for a new sequence. `free` is never empty, and ordered by the cost of losing the content:
+   * empty slots first, then the least recently used.
    */
   preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId
 
   /**
-   * Says, where some sets of slots make steps longer than others, how many milliseconds each step
-   * loses with sequences in these slots (in no order, each once), against as many in the best ones:
-   * by its own measure, 0 where nothing is lost. The engine weighs it when it gives out slots, and may
-   * move the sequence in the highest one to a better place, with `copyPrefix` and `release`. Leave it
-   * out where any slots are as good.
+   * For backends where steps take longer with some sets of slots: the milliseconds that each step takes longer with
+   * sequences in these slots (in no order, each once) than with as many in the best slots; 0: none. The engine weighs it
+   * when it chooses slots, and may move sequences to better slots with `copyPrefix` and `release`. Left out by a backend
+   * where all slots are equally good.
    */
   layoutMs?(used: readonly SlotId[]): number
 
-  /** Gives back the model and its memory. */
+  /** Frees the model and its memory. */
   dispose(): Promise<void>
 }

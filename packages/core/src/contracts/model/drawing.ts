@@ -3,39 +3,38 @@ import type { TokenId, Tokenizer } from './tokenizer.js'
 /** A JSON schema (draft 2020-12): an object of keywords, or true for anything and false for nothing. */
 export type JsonSchema = boolean | { readonly [keyword: string]: unknown }
 
-/** What stands around JSON, such as the marks of a tool call. */
+/** The text around JSON, such as the marks of a tool call. */
 export interface JsonSurroundings {
-  /** A regular expression of what stands before the JSON; default: nothing. */
+  /** A regular expression for the text before the JSON; default: no text. */
   readonly before?: string
-  /** What stands behind the JSON; default: nothing. */
+  /** The text behind the JSON; default: none. */
   readonly closing?: string
-  /** What stands before further JSON of the same kind; default: there is one only. */
+  /** The text before further JSON of the same kind; default: there is only one. */
   readonly next?: string
 }
 
-/** JSON that is valid by a schema, with what stands around it. */
+/** JSON that is valid by a schema, with the text around it. */
 export interface SurroundedJson extends JsonSurroundings {
   readonly schema: JsonSchema
 }
 
-/** JSON of one kind, or of other kinds in its place, such as an answer or a call of a tool. */
+/** JSON of one of several kinds, such as an answer or a tool call. */
 export interface EitherJson extends SurroundedJson {
-  /** Default: nothing else. */
+  /** Another kind that is allowed in its place; default: none. */
   readonly or?: EitherJson
 }
 
 /**
- * What a request's output must look like. Only tokens that keep to it are drawn, and the model may
- * stop only where it is fulfilled: output that ends with `stop` (and not at a stop text or with
- * `length`) fulfils it. What a backend cannot honour throws `invalid_constraint` before any work,
- * never is it left out.
+ * A constraint on a request's output. Only tokens that keep to it are sampled, and the model can only stop where it is
+ * fulfilled: output that ends with `stop` (and neither at a stop text nor with `length`) fulfils it. A constraint that a
+ * backend cannot honour throws `invalid_constraint` before any work, and is never ignored.
  */
 export type OutputConstraint =
   /** A grammar in llama.cpp's GBNF notation. */
   | {
       readonly type: 'gbnf'
       readonly grammar: string
-      /** The rule that the output is; default `root`. */
+      /** The start rule; default `root`. */
       readonly root?: string
     }
   /** Text that a regular expression matches as a whole. */
@@ -45,8 +44,8 @@ export type OutputConstraint =
   /** JSON that is valid by a schema. */
   | ({ readonly type: 'json-schema' } & EitherJson)
   /**
-   * Free text, and behind it JSON that is valid by a schema, such as calls of tools. The JSON begins
-   * where `trigger` matches what has been written; without a match all text is free.
+   * Free text, followed by JSON that is valid by a schema, such as tool calls. The JSON begins where `trigger` matches the
+   * text so far; without a match, all text is free.
    */
   | ({
       readonly type: 'triggered-json'
@@ -54,7 +53,7 @@ export type OutputConstraint =
       readonly trigger: string
     } & EitherJson)
 
-/** What a sampler of a plug-in is made with, once for each request. */
+/** What a plug-in's sampler is created with, once for each request. */
 export interface SamplerContext {
   /** The model's vocabulary. Ids are 0 to `vocabularySize − 1`, as are the indexes of logits. */
   readonly tokenizer: Pick<
@@ -65,64 +64,62 @@ export interface SamplerContext {
   readonly seed: number
 }
 
-/** Which token is about to be drawn. */
+/** The place of the token that is sampled next. */
 export interface DrawPlace {
-  /** The position of the latest token; the one that is drawn belongs behind it. */
+  /** The position of the latest token; the sampled token belongs behind it. */
   readonly position: number
   /** All tokens up to there, prompt included. Only valid during the call. */
   readonly tokens: readonly TokenId[]
 }
 
 /**
- * Changes the logits of each draw of one request, before penalties, cuts and temperature. What it does
- * must follow from its options, the seed and the place alone: a request that is preempted or continued
- * by another engine gets a new one in the middle. It is called for every token, so it should be quick:
- * a vocabulary can have 150,000 entries.
+ * Changes the logits of each draw of one request, before penalties, top-k and the like, and temperature. Its changes must
+ * depend only on its options, the seed and the place: a request that is preempted or continued by another engine gets a
+ * new processor in the middle. It is called for every token, so it should be quick: a vocabulary can have 150,000 entries.
  */
 export interface LogitProcessor {
   /**
    * Changes the logits of one draw.
-   * @param logits - one for each token of the vocabulary, to be changed in place; −Infinity forbids a
-   *   token, and NaN does too. At least one must be left.
+   * @param logits - one for each token of the vocabulary, to be changed in place; −Infinity or NaN forbids a token. At
+   *   least one token must remain allowed.
    */
   apply(logits: Float32Array, place: DrawPlace): void
 }
 
-/** A guess of what comes next in a sequence. */
+/** A draft of the next tokens of a sequence. */
 export interface Proposal {
-  /** The next tokens, in their order; those after one that is no token are left out. None: no guess. */
+  /** The next tokens, in order; an invalid token ends the draft. Empty: no draft. */
   readonly tokens: readonly TokenId[]
   /**
-   * What kind of guess it is, 0 to 15; default 0. The engine learns for each kind how often its tokens
-   * are right, so guesses that are about equally likely should have the same one.
+   * The kind of draft, 0 to 15; default 0. The engine learns the acceptance of each kind, so drafts that are about equally
+   * likely should have the same kind.
    */
   readonly kind?: number
 }
 
 /**
- * Guesses the next tokens of one sequence, which the engine verifies in one step when that is likely
- * to be faster. A wrong guess costs time and never changes the output.
+ * Drafts the next tokens of one sequence, which the engine verifies in one step if that is likely to be faster. A wrong
+ * draft costs time and never changes the output.
  */
 export interface Drafter {
   /**
-   * Guesses what comes after `tokens`. Called for every token of the answer, so it should return within
-   * microseconds. It must follow from the tokens alone: a request that is continued by another engine
-   * gets a new drafter in the middle.
-   * @param tokens - the prompt and the answer so far: those of the last call, and more behind them.
-   *   Only valid during the call.
-   * @param most - more tokens than this are left out; 1 or more
+   * Drafts the tokens after `tokens`. Called for every token of the answer, so it should return within microseconds. The
+   * draft must depend only on the tokens: a request that is continued by another engine gets a new drafter in the middle.
+   * @param tokens - the prompt and the answer so far: the tokens of the previous call, with more appended. Only valid
+   *   during the call.
+   * @param most - the most tokens of the draft, at least 1; further ones are ignored
    */
   propose(tokens: readonly TokenId[], most: number): Proposal
 }
 
-/** What a proposer may know of a sequence beside its tokens. */
+/** What a proposer knows about a sequence besides its tokens. */
 export interface DraftedSequence {
-  /** What its constraint leaves no choice about, as its sampler's `forced` has it; left out without one. */
+  /** The text that its constraint forces, see `Sampler.forced`; left out without a constraint. */
   readonly forced?: Drafter['propose']
 }
 
 /** Makes the drafters of an engine's sequences. */
 export interface Proposer {
-  /** A drafter for one sequence; undefined: there is nothing to guess by. */
+  /** A drafter for one sequence; undefined: no drafts for it. */
   begin(sequence: DraftedSequence): Drafter | undefined
 }

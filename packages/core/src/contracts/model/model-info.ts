@@ -2,43 +2,43 @@ import type { SamplingParams } from './sampling.js'
 import type { StateFiles } from './states.js'
 import type { TokenId, PromptMedia } from './tokenizer.js'
 
-/** What a backend may tell of its model besides; another one may tell more. */
+/** Further details of a model, as far as its backend reports them; backends may add their own. */
 export interface ModelDetails {
   readonly layers?: number
   readonly hiddenSize?: number
   readonly attentionHeads?: number
   readonly keyValueHeads?: number
   readonly ropeTheta?: number
-  /** Bytes of RAM that it takes. */
+  /** Bytes of RAM that the model takes. */
   readonly memoryBytes?: number
   /** Whether its file is mapped into memory. */
   readonly mmap?: boolean
-  /** In Jinja. */
+  /** The Jinja template. */
   readonly chatTemplate?: string
   readonly bosToken?: string
   readonly eosToken?: string
   readonly eosTokenId?: number
-  /** Whether it thinks where a client does not say, as its operator has set. */
+  /** Whether it thinks by default, if the operator has set that. */
   readonly reasoning?: boolean
-  /** How embeddings come of an input's tokens; `none`: one each, `rank`: it compares texts. */
+  /** How embeddings are pooled; `none`: one vector for each token, `rank`: the model compares texts. */
   readonly pooling?: string
   readonly [more: string]: string | number | boolean | undefined
 }
 
-/** What is known of the loaded model. */
+/** The loaded model. */
 export interface ModelInfo {
   /** The name that clients see, such as `tinyllama-1.1b-chat`. */
   readonly id: string
   /** `llama`, `qwen3`, … */
   readonly architecture: string
-  /** Count of weights. */
+  /** The number of weights. */
   readonly parameters: number
   readonly vocabularySize: number
   /** The context the model was trained with, in tokens. */
   readonly trainingContext: number
   /** Such as `Q4_K_M`. */
   readonly quantization: string
-  /** Weights, in bytes. */
+  /** The size of the weights in bytes. */
   readonly sizeBytes: number
   /** File the model was read from, where there is one. */
   readonly path?: string
@@ -47,7 +47,7 @@ export interface ModelInfo {
   readonly images?: boolean
   /** Whether prompts may have sounds. Default: false. */
   readonly audio?: boolean
-  /** The sampling that its file recommends, for what a request leaves out. Default: none. */
+  /** The sampling parameters that its file recommends, for requests without their own. Default: none. */
   readonly sampling?: Partial<SamplingParams>
 }
 
@@ -57,30 +57,30 @@ export interface AdapterSource {
   readonly name: string
   /** A GGUF file that was made for this model. */
   readonly path: string
-  /** How strongly it is applied where a request does not say; default 1. */
+  /** How strongly it is applied if a request does not say; default 1. */
   readonly scale?: number
-  /** Its number; default: the first that was never given. */
+  /** Its number; default: the first one that was never used. */
   readonly id?: number
 }
 
-/** An adapter that an engine has. */
+/** A loaded adapter. */
 export type AdapterInfo = Required<AdapterSource>
 
-/** An adapter that a request is computed with. */
+/** An adapter as a request names it. */
 export interface AdapterChoice {
   /** Its name or number. */
   readonly adapter: string | number
-  /** 0 is as if it were not named; default: the adapter's own. */
+  /** How strongly it is applied; 0: not at all. Default: the adapter's own scale. */
   readonly scale?: number
 }
 
 /** An adapter in a backend's memory. */
 export interface LoadedAdapter {
-  /** The same for the same content only: what was computed with one is never used for another. */
+  /** Equal only for equal content: tokens computed with one key are never reused with another. */
   readonly key: string
   /**
-   * Gives its memory back. Called at most once, between steps and during no `embed`, when no sequence is
-   * computed with it; those that are loaded at the end go with the backend.
+   * Frees its memory. Called at most once, between steps and not during `embed`, when no sequence uses it. Adapters that
+   * are still loaded at the end are freed with the backend.
    */
   dispose(): void
 }
@@ -92,11 +92,11 @@ export interface AppliedAdapter {
   readonly scale: number
 }
 
-/** The adapters that a request is computed with. */
+/** The adapters of a request. */
 export interface RequestAdapters {
-  /** Those with a scale other than 0, in an order of their own. */
+  /** The adapters with a scale other than 0, ordered by key. */
   readonly applied: readonly AppliedAdapter[]
-  /** The same for the same adapters with the same scales only; empty without any. */
+  /** Equal only for the same adapters with the same scales; empty without adapters. */
   readonly key: string
 }
 
@@ -111,11 +111,11 @@ export interface BackendAdapters {
   load(path: string): Promise<LoadedAdapter>
 }
 
-/** How a model source is asked for a model. */
+/** Options of {@link ModelSource.fetch}. */
 export interface ModelFetchOptions {
   /** Aborted when the model is no longer wanted. */
   readonly signal: AbortSignal
-  /** Reports bytes received so far, and all of them where their number is known. */
+  /** Reports the bytes received so far, and the total if it is known. */
   readonly onProgress: (receivedBytes: number, totalBytes?: number) => void
 }
 
@@ -137,20 +137,20 @@ export interface ModelSource {
    */
   fetch(spec: string, options: ModelFetchOptions): Promise<FetchedModel>
   /**
-   * What clients call the model where no `--model-id` is set. It is needed before the model is
-   * fetched. Default: `spec` itself.
+   * The model's name for clients if no `--model-id` is set. It is needed before the model is fetched. Default: `spec`
+   * itself.
    */
   nameOf?(spec: string): string
 }
 
 /**
- * What a model reads in the place of an image or a sound, below an image. Ids from `vocabularySize` on are no tokens of the vocabulary: each stands for a
- * vector of the image, is the same whenever the same image is encoded for the same model, and differs between images, so
- * that whatever compares or keeps tokens (prefixes, states, routers) need not know of images.
+ * What a model reads in place of an image (or a sound). Ids from `vocabularySize` on are not in the vocabulary: each stands
+ * for a vector of the image. They are the same whenever the same image is encoded for the same model, and differ between
+ * images, so that code which compares or stores tokens (prefixes, states, routers) need not know about images.
  */
 export interface EncodedMedia {
   readonly tokens: readonly TokenId[]
-  /** The runs of such ids among them, rising. */
+  /** The runs of such ids among the tokens, in rising order. */
   readonly spans: readonly MediaSpan[]
 }
 
@@ -159,55 +159,55 @@ export interface MediaSpan {
   /** The index of the first one among the tokens. */
   readonly start: number
   readonly length: number
-  /** The vectors one after the other: the backend's own, which the engine hands back in its batches. */
+  /** The vectors, one after the other, as the engine passes them back to the backend in batches. */
   readonly vectors: Float32Array
-  /** Where they are not like tokens: {@link MediaShape}. Default: they are. */
+  /** How the run differs from a run of tokens. Default: not at all. */
   readonly shape?: MediaShape
 }
 
-/** What of a run of vectors differs from a run of tokens. */
+/** How a run of vectors differs from a run of tokens. */
 export interface MediaShape {
-  /** Vectors of the whole run. */
+  /** The number of vectors in the whole run. */
   readonly length: number
-  /** How many of them are before this part of it. Default: 0. */
+  /** The number of vectors before this part of the run. Default: 0. */
   readonly skipped?: number
   /** Positions that the run takes; default: one for each vector. */
   readonly positions?: number
   /** Columns of the grid in which each vector has a place (M-RoPE); default: there is no grid. */
   readonly columns?: number
-  /** Whether the vectors see each other: the run is computed at once. Default: false. */
+  /** Whether attention among the vectors is not causal, so that the run must be computed at once. Default: false. */
   readonly isWhole?: boolean
 }
 
-/** What is encoded. */
+/** A file to encode. */
 export type MediaFile = Pick<PromptMedia, 'type' | 'data' | 'detail'>
 
-/** A file that is to be encoded when it is its turn. */
+/** A file that waits to be encoded. */
 export interface EncodeJob {
-  /** The same for the same file in the same scope: one result is for all of them. */
+  /** Equal for the same file in the same scope: these share one result. */
   readonly key: string
-  /** What its cost grows with: millions of pixels, seconds of sound. */
+  /** The size on which its cost depends: millions of pixels, or seconds of sound. */
   readonly size: number
   /**
-   * Encodes it, while no other job of its encoder runs.
+   * Encodes the file. No two jobs of an encoder run at once.
    *
-   * @param signal - aborts when it took far longer than others, or long and nobody waits for it any more: an encoder that
-   * can stop then rejects soon with the reason, and is ready for the next one
-   * @throws CllmError as {@link MediaEncoder.prepare} does, `backend_failed` when it could not be encoded
+   * @param signal - aborts when it takes far longer than predicted, or nobody waits for it any more; an encoder that can
+   *   stop then rejects soon with the reason, and is ready for the next file
+   * @throws CllmError the errors of {@link MediaEncoder.prepare}, `backend_failed` when it could not be encoded
    */
   run(signal: AbortSignal): Promise<EncodedMedia>
 }
 
-/** Turns images and sounds into what a model reads. One per backend, which computes it beside the steps. */
+/** Encodes images and sounds for a model, beside the steps. One per backend. */
 export interface MediaEncoder {
   /**
-   * What it keeps of a file, or the work that this file is.
+   * The cached encoding of a file, or a job that encodes it.
    *
-   * @param scope - what was encoded is found in the same one alone; undefined: it is not kept
-   * @throws CllmError `invalid_media` for what is no such file or exceeds a limit, `unsupported` for a type that the
-   * model does not know
+   * @param scope - cached encodings are only found within the same scope; undefined: not cached
+   * @throws CllmError `invalid_media` for a file that is unreadable or exceeds a limit, `unsupported` for a type that the
+   *   model does not take
    */
   prepare(file: MediaFile, scope: string | undefined): Promise<EncodedMedia | EncodeJob>
-  /** Files that keep what was encoded over restarts, from now on. */
+  /** From now on, also caches encodings in these files, which outlive the process. */
   keepIn?(files: StateFiles): void
 }

@@ -1,11 +1,11 @@
 import type { OutputConstraint } from './drawing.js'
 import type { TokenId } from './tokenizer.js'
 
-/** What is known of a sampling parameter that is a number: everything about it but its sampler. */
+/** The description of a numeric sampling parameter: everything but the sampler itself. */
 export interface SamplingField {
   /** Its name in HTTP bodies. */
   readonly wire: string
-  /** Its name in the APIs of llama-server and Ollama, where that is another one. */
+  /** Its name in the APIs of llama-server and Ollama, if it differs. */
   readonly llama?: string
   /** Its name in a GGUF that recommends it, under `general.sampling`. */
   readonly gguf?: string
@@ -15,11 +15,11 @@ export interface SamplingField {
   readonly integer?: boolean
   /** The narrower range of OpenAI's, Anthropic's and the native API. */
   readonly usual?: { readonly min: number; readonly max: number }
-  /** What smaller values mean, from `from` on: HTTP bodies take them; `means` undefined is the default. */
+  /** The meaning of values below `min`, down to `from`, in HTTP bodies; `means` undefined: the default. */
   readonly below?: { readonly from: number; readonly means: number | undefined }
-  /** Where the request, the protocol and the configuration say nothing. */
+  /** The value if neither the request nor the protocol nor the configuration has one. */
   readonly default: number
-  /** The value that switches it off, where the default does not. */
+  /** The value that switches it off, if that is not the default. */
   readonly off?: number
   /** The step of llama-server's `samplers` that it belongs to. */
   readonly step?: string
@@ -29,7 +29,7 @@ export interface SamplingField {
   readonly option?: string
 }
 
-/** Stands for all of the context, where a number of its latest tokens is asked for. */
+/** The number of latest tokens that means the whole context. */
 const everything = 2 ** 31 - 1
 const penalty = { min: -100, max: 100, usual: { min: -2, max: 2 } } as const
 
@@ -211,10 +211,10 @@ export const samplingRows = Object.entries(samplingFields) as readonly (readonly
 /** A number for each row; each is documented there. */
 export type SamplingNumbers = { readonly [Name in SamplingNumber]: number }
 
-/** How the next token is chosen from the model's distribution. */
+/** The parameters by which the next token is sampled from the model's distribution. */
 export interface SamplingParams extends SamplingNumbers {
   readonly mirostat: 0 | 2
-  /** Texts that no repetition goes beyond; default: a line break, `:`, `"` and `*`. */
+  /** DRY: texts at which a repetition ends; default: a line break, `:`, `"` and `*`. */
   readonly drySequenceBreakers: readonly string[]
   /** 0 to 4294967295. The engine picks one when the request has none. */
   readonly seed: number
@@ -227,7 +227,7 @@ export interface SamplingParams extends SamplingNumbers {
   readonly ignoreEos: boolean
   /** Constrains the output; default: no constraint. */
   readonly constraint?: OutputConstraint
-  /** Samplers of plug-ins, applied in this order before all that is above; default: none. */
+  /** Samplers of plug-ins, applied in this order before all others; default: none. */
   readonly samplers?: readonly SamplerChoice[]
 }
 

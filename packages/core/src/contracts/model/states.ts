@@ -3,11 +3,11 @@ import type { TokenId } from './tokenizer.js'
 /** The number of a KV slot, 0 to `limits.slots − 1`. */
 export type SlotId = number
 
-/** What of a slot is saved or restored. */
+/** Which part of a slot is saved or restored. */
 export interface StateOptions {
   /**
-   * Only what a cut would lose: the sliding windows' cells, the recurrent layers' state. Such a state
-   * is small, and is called a checkpoint. Default: everything.
+   * Only the part that cutting the slot would lose: the cells of sliding windows, the state of recurrent layers. Such a
+   * state is small, and is called a checkpoint. Default: everything.
    */
   readonly partial?: boolean
 }
@@ -15,8 +15,8 @@ export interface StateOptions {
 /** How a slot is saved. */
 export interface SaveOptions extends StateOptions {
   /**
-   * Gives memory of at least this many bytes to write into, or undefined: then nothing is saved. Default:
-   * new memory, which takes longer to write to than memory that was used before.
+   * Returns memory of at least this many bytes to write into, or undefined: then nothing is saved. Default: new memory,
+   * which takes longer to write to than memory that was used before.
    */
   readonly allocate?: (bytes: number) => Uint8Array | undefined
 }
@@ -28,11 +28,10 @@ export interface RestoreOptions extends StateOptions {
 }
 
 /**
- * Saves what slots hold and puts it back, into any slot. Its calls are made between steps, one at a
- * time.
+ * Saves the contents of slots and restores them, into any slot. Calls are made between steps, one at a time.
  *
- * A state is bytes that only a backend with the same {@link SlotStates.key} understands. Whoever keeps
- * it sees to it that it comes back as it was: changed bytes may end the process.
+ * A state is a sequence of bytes that only a backend with the same {@link SlotStates.key} understands. Whoever stores it
+ * must return it unchanged: changed bytes may end the process.
  */
 export interface SlotStates {
   /**
@@ -41,32 +40,31 @@ export interface SlotStates {
    */
   readonly cutsAnywhere: boolean
   /**
-   * Whether a checkpoint is only a part of what the slot held: then it is restored into a slot that
-   * holds the tokens before it, and maybe more behind them. Otherwise it is restored into any slot.
+   * Whether a checkpoint can only be restored into a slot that holds the tokens before it (and maybe more behind them).
+   * Otherwise it can be restored into any slot.
    */
   readonly checkpointNeedsPrefix: boolean
   /**
-   * The name of all that two backends must have in common for one to understand the states of the
-   * other: the model's weights, the format of keys and values, the version of the library. It may read
-   * a part of the model's file.
+   * Identifies everything that two backends must have in common to read each other's states: the model's weights, the
+   * format of keys and values, the version of the library. Computing it may read a part of the model's file.
    */
   key(): Promise<string>
   /** Whether `truncate` would keep `length` tokens of the slot now. */
   canCut(slot: SlotId, length: number): boolean
-  /** The state of a slot, or undefined where it cannot be had now. The slot stays as it is. */
+  /** The state of a slot, or undefined if it cannot be saved now. The slot stays as it is. */
   save(slot: SlotId, options?: SaveOptions): Promise<Uint8Array | undefined>
   /**
-   * Makes the state the content of the slot, which holds `tokens` tokens then. Returns whether that
-   * succeeded; otherwise the slot is empty.
+   * Makes the state the content of the slot, which then holds `tokens` tokens. False if that failed, and the slot is
+   * empty.
    */
   restore(slot: SlotId, state: Uint8Array, options: RestoreOptions): Promise<boolean>
 }
 
-/** What a file says of the state in it. */
+/** The header of a state's file. */
 export interface StateHead {
   /** `SlotStates.key` of the backend that saved it. */
   readonly key: string
-  /** What else must be the same: tenant and adapter, as the engine writes them. */
+  /** The scope within which it may be used: tenant and adapters, as the engine writes them. */
   readonly scope: string
   /** Whether it is a checkpoint. */
   readonly partial: boolean
@@ -76,9 +74,9 @@ export interface StateHead {
 
 /** A state in a file. */
 export interface StateFile extends StateHead {
-  /** Of the file. */
+  /** The name of the file. */
   readonly name: string
-  /** Of the state. */
+  /** The size of the state. */
   readonly bytes: number
 }
 
@@ -88,90 +86,91 @@ export interface WrittenState extends StateFile {
   readonly removed?: readonly string[]
 }
 
-/** Files that keep states over restarts. Whatever cannot be read or written is logged, and not there. */
+/** Files that keep states over restarts. Files that cannot be read or written are logged, and count as absent. */
 export interface StateFiles {
-  /** Most bytes of all files. */
+  /** The most bytes of all files together. */
   readonly limitBytes: number
   /**
-   * Whether states of conversations come here when their engine closes only, and leave when the next one reads
-   * them: these files are memory, too. Default: false.
+   * Whether states are only written when their engine closes, and removed when the next one reads them, as these files
+   * are memory, too. Default: false.
    */
   readonly whenClosing?: boolean
   /**
-   * The states with this key, the latest used last.
+   * The states with this key, the most recently used last.
    *
-   * @param onLate - gets them later where they do not come in time, and none are returned
+   * @param onLate - called with the states if listing takes too long and an empty list was returned
    */
   list(key: string, onLate?: (files: readonly StateFile[]) => void): Promise<StateFile[]>
   /**
-   * The bytes of a state as they were written, in memory that `allocate` gives; or undefined. Where that
-   * gives none, nothing is wrong with the file.
+   * The bytes of a state as they were written, in memory from `allocate`. Undefined if that returns none, or the file
+   * cannot be read.
    *
-   * @param onLate - called where nothing comes in time, and nothing may be wrong with the file, with what
-   * resolves when the files answer again
+   * @param onLate - called if reading takes too long, although nothing may be wrong with the file; the promise resolves
+   *   when the files answer again
    */
   read(
     file: StateFile,
     allocate: (bytes: number) => Uint8Array | undefined,
     onLate?: (back: Promise<void>) => void,
   ): Promise<Uint8Array | undefined>
-  /** Writes a state whole or not at all; returns undefined where it could not. */
+  /** Writes a state as a whole or not at all; undefined if it failed. */
   write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined>
-  /** It is wanted: others are removed first. */
+  /** Marks a file as recently used: others are removed first. */
   touch(file: StateFile): Promise<void>
-  /** It is not wanted any more; one that is gone already is no failure. */
+  /** Removes a file; no error if it is gone already. */
   remove(file: StateFile): Promise<void>
 }
 
-/** A state as its file holds it now. */
+/** The present content of a state's file. */
 export interface FoundState extends StateFile {
   readonly data: Uint8Array
-  /** In milliseconds since the epoch, by the clock of whoever wrote or touched it last. */
+  /** Its last use in milliseconds since the epoch, by the clock of the process that wrote or touched it. */
   readonly usedAt: number
-  /** Another one each time that it is written; absent: nobody can tell. */
+  /** Changes with each write; absent: unknown. */
   readonly version?: string
 }
 
-/** What is kept of states that other processes write, touch and remove, too. */
+/** A store of states that other processes write, touch and remove, too. */
 export interface SharedStates extends Pick<StateFiles, 'touch' | 'remove'> {
-  /** As that of {@link StateFiles}, which only logs why others are none. Default: there is nothing to log. */
+  /** As in {@link StateFiles}, but only to log which files are unreadable. Default: nothing is logged. */
   list?(key: string): Promise<StateFile[]>
   /**
-   * Writes a state whole or not at all; returns undefined where it could not.
+   * Writes a state as a whole or not at all; undefined if it failed.
    *
-   * @param instead - what it replaces: undefined where another process has changed that meanwhile, and it has a version
+   * @param instead - the state that it replaces; also undefined if another process has changed that meanwhile, as its
+   *   version tells
    */
   write(head: StateHead, data: Uint8Array, instead?: FoundState): Promise<WrittenState | undefined>
   /**
-   * The state with this head as it is now, whoever wrote it; undefined: there is none.
+   * The present state with this header, from whichever process; undefined: there is none.
    *
    * @throws the error of the file system or the server
    */
   find(head: StateHead): Promise<FoundState | undefined>
 }
 
-/** State files that other processes use, too. */
+/** State files that are shared with other processes. */
 export interface SharedStateFiles extends StateFiles, SharedStates {
-  /** As that of {@link StateFiles}. */
+  /** As in {@link StateFiles}. */
   list: StateFiles['list']
-  /** As that of {@link StateFiles}. */
+  /** As in {@link StateFiles}. */
   write: StateFiles['write']
 }
 
-/** Gives memory for states. The first write to new memory takes ten times as long as the next ones. */
+/** Allocates memory for states. The first write to new memory takes ten times as long as later ones. */
 export interface StateMemorySource {
   /** New memory. */
   make(bytes: number): ArrayBufferLike
-  /** New memory that was written to before, without keeping the caller from anything meanwhile. */
+  /** New memory that was written to once, in the background. */
   makeReady(bytes: number): Promise<ArrayBufferLike>
 }
 
-/** What is done with a slot: its content is written to a file, read from one, or dropped. */
+/** An action on a slot: its content is written to a file, read from one, or dropped. */
 export type SlotAction =
   | { readonly action: 'save' | 'restore'; readonly filename: string }
   | { readonly action: 'erase' }
 
-/** What came of a {@link SlotAction}. */
+/** The result of a {@link SlotAction}. */
 export interface SlotActionResult {
   readonly slot: SlotId
   /** Tokens that were saved, restored or erased. */
@@ -183,12 +182,12 @@ export interface SlotActionResult {
 
 /** Files of slots, by the names that clients give them. */
 export interface SlotFiles {
-  /** Writes a file whole or not at all, and returns its bytes. Throws `invalid_request`. */
+  /** Writes a file as a whole or not at all; returns its size in bytes. Throws `invalid_request`. */
   write(filename: string, head: StateHead, data: Uint8Array): Promise<number>
   /**
-   * Reads one. Throws `invalid_request` where it is none of these files, or damaged.
+   * Reads a file. Throws `invalid_request` for a damaged file or one of another kind.
    *
-   * @param check - called before the state is read, which may be large; what it throws is thrown
+   * @param check - called before the state is read, which may be large; its error is thrown
    */
   read(
     filename: string,

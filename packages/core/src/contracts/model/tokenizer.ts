@@ -1,21 +1,21 @@
 /** A token's number in the model's vocabulary. */
 export type TokenId = number
 
-/** What a prompt may have besides text. */
+/** The kinds of files in a prompt. */
 export type MediaType = 'image' | 'audio'
 
 /** An image or a sound in a prompt. */
 export interface PromptMedia {
   readonly type: MediaType
-  /** Where in the text it stands: the number of UTF-16 units before it. */
+  /** Its place in the text: the number of UTF-16 units before it. */
   readonly at: number
   /** The file in base64: PNG, JPEG, GIF or BMP; WAV, MP3 or FLAC. */
   readonly data: string
-  /** An image of at most 512 pixels a side, for fewer tokens where the model's projector allows. Default: as it is. */
+  /** Scales an image down to at most 512 pixels a side, for fewer tokens if the projector allows. Default: as it is. */
   readonly detail?: 'low'
-  /** Where it is in the client's request, for errors. */
+  /** The field of the client's request that has it, for errors. */
   readonly field?: string
-  /** A text that stands for it where the file cannot be read. Default: the request fails. */
+  /** A text in its place if the file cannot be read. Default: the request fails. */
   readonly otherwise?: string
 }
 
@@ -24,7 +24,7 @@ export const mediaPlace: TokenId = -1
 
 /** One message of a conversation, as chat templates know it. */
 export interface ChatMessage {
-  /** `system`, `user`, `assistant`, `tool` or what else the model's template knows. */
+  /** `system`, `user`, `assistant`, `tool`, or another role that the model's template knows. */
   readonly role: string
   readonly content: string
   /** Images and sounds in the content, in their order. Default: none. */
@@ -35,11 +35,11 @@ export interface ChatMessage {
   readonly tool_calls?: readonly ChatToolCall[]
   /** The call that a message of the role `tool` answers. */
   readonly tool_call_id?: string
-  /** What the assistant thought before it answered; templates mostly leave it out. */
+  /** The assistant's reasoning before its answer; most templates leave it out. */
   readonly reasoning_content?: string
 }
 
-/** A call of a tool, in the names that chat templates use. */
+/** A tool call, with the field names that chat templates use. */
 export interface ChatToolCall {
   readonly id?: string
   readonly type: 'function'
@@ -56,11 +56,11 @@ export interface ChatRenderOptions {
   /** Further variables for the template, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>>
   /**
-   * Leaves the last message open for the model to go on with, as transformers does; default false.
-   * Nothing opens another turn then.
+   * Leaves the last message open, so that the model continues it, as in transformers; default false. No new turn is
+   * opened then.
    */
   readonly continueFinalMessage?: boolean
-  /** What stands behind all that, special tokens included; default: nothing. */
+  /** A text at the very end, in which special tokens are read as such; default: none. */
   readonly suffix?: string
 }
 
@@ -68,8 +68,8 @@ export interface ChatRenderOptions {
 export interface RenderedChat {
   readonly text: string
   /**
-   * Its tokens; special tokens inside the messages' own text stay plain text. In place of each of the messages'
-   * images there is `mediaPlace`.
+   * The tokens of the text, with `mediaPlace` for each image or sound. Special tokens in the messages' own text stay
+   * plain text.
    */
   readonly tokens: readonly TokenId[]
 }
@@ -88,8 +88,7 @@ export interface TokenDecoder {
 /** Options of {@link Tokenizer.createDecoder}. */
 export interface DecoderOptions {
   /**
-   * Texts in which control tokens are shown: one whose text is a part of any of these. Default: control
-   * tokens have no text.
+   * Control tokens whose text is a part of one of these texts are shown. Default: control tokens are never shown.
    */
   readonly marks?: readonly string[]
 }
@@ -102,12 +101,12 @@ export interface EncodeOptions {
   readonly special?: boolean
 }
 
-/** What a model was trained to fill gaps with ("fill in the middle"): where each part begins. */
+/** The special tokens for fill-in-the-middle, which begin each part of the prompt. */
 export interface InfillTokens {
   readonly prefix: TokenId
   readonly suffix: TokenId
   readonly middle: TokenId
-  /** Where a repository and each of its files begin, if the model knows that. */
+  /** The tokens that begin a repository and each of its files, if the model has them. */
   readonly repository?: TokenId
   readonly file?: TokenId
 }
@@ -123,13 +122,13 @@ export interface Tokenizer {
    * slot size × this cannot fit and is refused before it is tokenized.
    */
   readonly maxTokenBytes: number
-  /** Left out by a tokenizer whose model cannot fill gaps. */
+  /** Left out if the model cannot do fill-in-the-middle. */
   readonly infill?: InfillTokens
   /** The tokens of a text. Synchronous: it takes time in proportion to the text. */
   encode(text: string, options?: EncodeOptions): TokenId[]
   /**
-   * The same tokens a part at a time, each part after a few milliseconds at most, so that a long text
-   * does not hold up the steps of the others. Without it a text is encoded in one go.
+   * The same tokens in parts, each after a few milliseconds at most, so that a long text does not delay the steps of other
+   * requests. Without this method a text is encoded at once.
    */
   encodeInParts?(text: string, options?: EncodeOptions): Iterable<readonly TokenId[]>
   /** The whole text of these tokens. Ids outside the vocabulary throw `invalid_token`. */
@@ -145,9 +144,9 @@ export interface Tokenizer {
   createDecoder(before?: readonly TokenId[], options?: DecoderOptions): TokenDecoder
   /** Whether the model means to stop with this token. */
   isEndOfGeneration(token: TokenId): boolean
-  /** A conversation as the model's template writes it. */
+  /** A conversation as the model's chat template renders it. */
   renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat
-  /** {@link renderChat} with its tokens a part at a time, as {@link encodeInParts} gives them. */
+  /** As {@link renderChat}, with the tokens in parts, as in {@link encodeInParts}. */
   renderChatInParts?(
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
