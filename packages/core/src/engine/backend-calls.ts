@@ -14,6 +14,43 @@ import { CllmError, messageOf } from '../errors/cllm-error.js'
 /** A step's outputs; an item with wrong outputs has an error in their place. */
 export type CheckedOutputs = readonly (readonly StepOutput[] | CllmError)[]
 
+/** The methods that every backend has. */
+const methods = [
+  'createSampler',
+  'step',
+  'truncate',
+  'copyPrefix',
+  'release',
+  'preferSlot',
+  'dispose',
+] as const
+
+/**
+ * Checks what a backend in JavaScript, which has no types, may have wrong.
+ *
+ * @throws `plugin_invalid` that names all of it
+ */
+export function checkBackend(backend: Backend): void {
+  const given: Partial<Backend> = Object(backend)
+  const { model, limits, tokenizer, capabilities } = given
+  const isCount = (value: unknown) => Number.isInteger(value) && Number(value) > 0
+  const isRight = {
+    'specificationVersion: 1': given.specificationVersion === 1,
+    'model.id': typeof model?.id === 'string',
+    'model.vocabularySize': isCount(model?.vocabularySize),
+    'limits.slots': isCount(limits?.slots),
+    'limits.contextSize': isCount(limits?.contextSize),
+    'limits.batchSize': isCount(limits?.batchSize),
+    tokenizer: typeof tokenizer?.encode === 'function',
+    capabilities: typeof capabilities === 'object',
+    ...Object.fromEntries(methods.map((name) => [name, typeof given[name] === 'function'])),
+  }
+  const wrong = Object.entries(isRight).flatMap(([name, is]) => (is ? [] : [name]))
+  if (wrong.length === 0) return
+  const message = `The backend of "${model?.id}" lacks, or has wrong: ${wrong.join(', ')}`
+  throw new CllmError('plugin_invalid', message, { details: { wrong } })
+}
+
 /**
  * Cuts a slot to `length` tokens; returns how many the backend really kept.
  *
@@ -67,6 +104,16 @@ export function createSampler(
 }
 
 /**
+ * Empties a slot.
+ *
+ * @throws `backend_failed` where the backend returns a promise, which nobody waits for
+ */
+export function release(backend: Backend, slot: SlotId): void {
+  const came: unknown = backend.release(slot)
+  if (came instanceof Promise) throw wrong(backend, 'release', 'nothing, at once', came)
+}
+
+/**
  * Milliseconds that each step takes longer with sequences in these slots; 0 where all slots are equally good.
  *
  * @throws `backend_failed` where the backend returns anything else
@@ -90,7 +137,7 @@ export async function embed(
 ): Promise<readonly (readonly number[])[]> {
   const vectors = await backend.embed?.(inputs, adapters)
   const count = vectors?.length ?? 0
-  const isWhole = count === inputs.length && vectors?.every((one) => typeof one?.[0] === 'number')
+  const isWhole = count === inputs.length && vectors?.every((one) => Number.isFinite(one?.[0]))
   if (vectors !== undefined && isWhole === true) return vectors
   const came = `${count} vectors, or an empty one`
   throw wrong(backend, 'embed', `a vector of numbers for each of ${inputs.length} inputs`, came)
@@ -107,14 +154,16 @@ export function checkOutputs(
   items: readonly BatchItem[],
   result: Partial<StepResult> | undefined,
 ): CheckedOutputs {
-  const outputs = result?.outputs
-  if (!Array.isArray(outputs)) {
-    const error = wrong(backend, 'step', '{ outputs }, a list for each item', outputs)
+  const { outputs, errors } = result ?? {}
+  const isMap = errors === undefined || typeof errors.get === 'function'
+  if (!Array.isArray(outputs) || !isMap) {
+    const expected = `{ outputs }, a list for each item${isMap ? '' : ', and a Map as errors'}`
+    const error = wrong(backend, 'step', expected, isMap ? outputs : errors)
     return items.map(() => error)
   }
   let checked: (readonly StepOutput[] | CllmError)[] | undefined
   for (const [index, item] of items.entries()) {
-    const error = result?.errors?.get(index) ?? problemOf(backend, item, outputs[index])
+    const error = errors?.get(index) ?? problemOf(backend, item, outputs[index])
     if (error !== undefined) (checked ??= [...outputs])[index] = toError(error)
   }
   return checked ?? outputs
@@ -129,10 +178,10 @@ export function toError(error: unknown): CllmError {
 
 function problemOf(
   backend: Backend,
-  { outputs: wanted, drafts = 0 }: BatchItem,
+  { outputs: wanted, drafts = 0, logprobs, drawLogprobs }: BatchItem,
   drawn: readonly StepOutput[] | undefined,
 ): CllmError | undefined {
-  const count = drawn?.length ?? 0
+  const count = Array.isArray(drawn) ? drawn.length : 0
   const least = drafts > 0 ? 1 : wanted.length
   if (!(count >= least && count <= wanted.length)) {
     const expected = least === wanted.length ? `${least}` : `${least} to ${wanted.length}`
@@ -141,9 +190,16 @@ function problemOf(
   }
   const { vocabularySize } = backend.model
   for (let index = 0; index < count; index++) {
-    const token = drawn?.[index]?.token
-    if (isToken(token, vocabularySize)) continue
-    return wrong(backend, 'step', `a token from 0 to ${vocabularySize - 1}`, token)
+    const output = drawn?.[index]
+    if (!isToken(output?.token, vocabularySize)) {
+      return wrong(backend, 'step', `a token from 0 to ${vocabularySize - 1}`, output?.token)
+    }
+    const came = output?.logprobs
+    if ((logprobs ?? drawLogprobs ?? came) === undefined) continue
+    const { logprob, top } = came ?? {}
+    if (Array.isArray(top) && Number(logprob) <= Infinity) continue
+    const expected = '{ logprob, top } as the logprobs that an item asks for'
+    return wrong(backend, 'step', expected, came)
   }
   return undefined
 }
@@ -154,7 +210,9 @@ function keptTokens(backend: Backend, call: string, kept: unknown, length: numbe
 }
 
 /** The error for a value that breaks the backend's contract. */
-function wrong(backend: Backend, call: string, expected: string, came: unknown): CllmError {
+export function wrong(backend: Backend, call: string, expected: string, came: unknown): CllmError {
+  // Its rejection, which nobody waits for, would end the process.
+  if (came instanceof Promise) came.catch(() => {})
   const { id } = backend.model
   const message = `The backend of "${id}" returned a wrong value: ${call}: expected ${expected}, instead got ${String(came)}`
   return new CllmError('backend_failed', message, { details: { backend: id, call } })

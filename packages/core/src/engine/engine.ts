@@ -10,6 +10,7 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import { CllmError, cancelReason, failureOf, shuttingDown } from '../errors/cllm-error.js'
 import { isOfPart } from '../plugin/checks.js'
 import * as tokens from '../tokens.js'
+import { wrong } from './backend-calls.js'
 import { FEATURES, type Features } from './engine-parts.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
 import { BetweenSteps } from './loop/between-steps.js'
@@ -202,8 +203,10 @@ export class Engine {
 
   /** Appends the tokens of a step, unless it was interrupted, and frees the slots of requests that end with them. */
   #append(step: Step, outcome: StepOutcome): StepRecord | undefined {
-    this.planner.computing = []
-    if (outcome.isInterrupted === true) return void this.planner.interruptedSteps++
+    const { planner } = this
+    const isAsked = planner.computing.length === 0
+    planner.computing = []
+    if (outcome.isInterrupted === true && isAsked) return void planner.interruptedSteps++
     const now = this.clock.now()
     const record = recordStep(step, outcome, now)
     this.observers.tell('onStep', record)
@@ -223,6 +226,10 @@ export class Engine {
 
   #appendPart(part: StepPart, index: number, outcome: StepOutcome, now: number): void {
     const { request: sequence } = part
+    // Computed again and again, it would keep all else in the process waiting.
+    if (outcome.isInterrupted === true) {
+      throw wrong(this.backend, 'step', 'isInterrupted after interrupt() alone', true)
+    }
     const outputs = outcome.outputs[index] ?? []
     if ('code' in outputs) throw outputs
     this.table.advance(part, now)

@@ -15,6 +15,7 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError, didYouMean } from '../errors/cllm-error.js'
 import type { Engine } from '../engine/engine.js'
+import { checkBackend } from '../engine/backend-calls.js'
 import { builtInParts, registerEngine, startEngine } from '../engine/register-engine.js'
 import {
   ENGINE_OPTIONS,
@@ -85,11 +86,12 @@ export interface EngineParts {
  *
  * @throws `invalid_configuration` for a part in `use` or a proposer that the registry does not have, for
  *   options that it does not take, for a draft model of another vocabulary, and for the option
- *   `contextShift` where the backend cannot shift
+ *   `contextShift` where the backend cannot shift; `plugin_invalid` for a backend that is none
  */
 export function createEngine(parts: EngineParts): Engine {
   const { backend, policy, fallbackPolicy } = parts
   const fallback: FallbackPolicy = fallbackPolicy === undefined ? {} : { create: fallbackPolicy }
+  checkBackend(backend)
   if (parts.options?.contextShift === true && backend.shift === undefined) {
     const message = 'contextShift: expected false, as the memory of this model cannot be shifted'
     throw new CllmError('invalid_configuration', message, { details: { field: 'contextShift' } })

@@ -1,9 +1,13 @@
-import type { Backend } from '@cllm/core'
-import { firstComeFirstServed } from '@cllm/testing'
+import { type Backend, createEngine, silentLogger } from '@cllm/core'
+import { FakeBackend, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import { collect, expectedTokens, greedy, isDone, promptOf, rig, WatchedBackend } from '../rig.js'
 
 const nothing = (() => undefined) as never
+const rejects = async (): Promise<never> => {
+  throw new Error('nobody waits for this')
+}
+const of = (result: object) => (async () => result) as never
 
 t.test('what a backend returns is checked where it returns, and no policy is blamed', async (t) => {
   const wrong: [keyof Backend, Partial<Backend>, RegExp][] = [
@@ -13,6 +17,15 @@ t.test('what a backend returns is checked where it returns, and no policy is bla
     ['preferSlot', { preferSlot: nothing }, /one of the slots 1,0, instead got undefined/],
     ['layoutMs', { layoutMs: () => NaN }, /milliseconds from 0, instead got NaN/],
     ['createSampler', { createSampler: nothing }, /a sampler with dispose\(\), instead got undef/],
+    [
+      'createSampler',
+      { createSampler: rejects as never },
+      /a sampler with dispose\(\), instead got \[obj/,
+    ],
+    ['truncate', { truncate: rejects as never }, /instead got \[object Promise\]/],
+    ['step', { step: of({ outputs: [{ length: 1, 0: { position: 8, token: 1 } }] }) }, /got 0/],
+    ['step', { step: of({ outputs: [[]], errors: [] }) }, /a Map as errors/],
+    ['step', { step: of({ outputs: [], isInterrupted: true }) }, /isInterrupted after interrupt/],
   ]
   for (const [call, changed, message] of wrong) {
     const made = rig({
@@ -90,4 +103,75 @@ t.test('a copy with a wrong count is computed instead', async (t) => {
     await ask(greedy(promptOf(9), 3))
     await isDone(t, made)
   }
+})
+
+t.test('a sampler or a slot that is given back later fails nothing else', async (t) => {
+  const lines: unknown[] = []
+  const logger = { ...silentLogger, error: (...line: unknown[]) => void lines.push(line) }
+  const made = rig({ slots: 1, logger })
+  const { ask, backend } = made
+  const create = backend.createSampler.bind(backend)
+  backend.createSampler = (...of) => {
+    const sampler = create(...of)
+    const dispose = sampler.dispose.bind(sampler)
+    return Object.assign(sampler, { dispose: () => (dispose(), rejects() as never) })
+  }
+  const { tokens } = await ask(greedy(promptOf(9), 3))
+  t.same(tokens, expectedTokens(backend, promptOf(9), 3))
+  t.match(lines, [[{ err: { message: /dispose: expected nothing, at once/ } }, /a sampler/]])
+  backend.createSampler = create
+  const release = backend.release.bind(backend)
+  backend.release = (slot) => (release(slot), rejects() as never)
+  t.match((await ask(greedy(promptOf(9, 5), 3))).error, { details: { call: 'release' } })
+  backend.release = release
+  t.same((await ask(greedy(promptOf(9), 3))).tokens, tokens)
+  await isDone(t, made)
+})
+
+t.test("a step's time that is none counts as nothing, so that metrics can be read", async (t) => {
+  for (const ms of [NaN, -1, Infinity, 'x' as never]) {
+    const made = rig()
+    const { ask, backend, engine } = made
+    const step = backend.step.bind(backend)
+    backend.step = async (batch) => ({ ...(await step(batch)), decodeMs: ms, sampleMs: ms })
+    await ask(greedy(promptOf(9), 3))
+    t.match(engine.statistics(), { decodeMs: 0, sampleMs: 0, prefillMs: 0 }, String(ms))
+    await isDone(t, made)
+  }
+})
+
+t.test('log probabilities that were asked for are there, or the request fails', async (t) => {
+  for (const logprobs of [undefined, {}, { logprob: -1 }, { logprob: NaN, top: [] }]) {
+    const made = rig()
+    const { ask, backend } = made
+    const step = backend.step.bind(backend)
+    backend.step = async (batch) => {
+      const result = await step(batch)
+      const outputs = result.outputs.map((list) => list.map((one) => ({ ...one, logprobs })))
+      return { ...result, outputs: outputs as never }
+    }
+    const { error } = await ask({ ...greedy(promptOf(9), 3), logprobs: 2 })
+    t.match(error, { code: 'backend_failed', message: /\{ logprob, top \} as the logprobs/ })
+    await isDone(t, made)
+  }
+})
+
+t.test('a backend that lacks something is named at the start', (t) => {
+  const { limits } = new FakeBackend()
+  const wrong: [object, string][] = [
+    [{ limits: { ...limits, slots: NaN, batchSize: '64' } }, 'limits.slots, limits.batchSize'],
+    [{ limits: undefined, model: undefined }, 'model.id, model.vocabularySize, limits.slots, '],
+    [{ step: undefined, capabilities: undefined }, 'capabilities, step'],
+    [{ specificationVersion: 2 }, 'specificationVersion: 1'],
+  ]
+  for (const [changed, message] of wrong) {
+    const properties = Object.entries(changed).map(([name, value]) => [name, { value }])
+    const backend = Object.create(new FakeBackend(), Object.fromEntries(properties)) as Backend
+    const make = () => createEngine({ backend, policy: firstComeFirstServed })
+    t.throws(make, {
+      code: 'plugin_invalid',
+      message: new RegExp(`lacks, or has wrong: ${message}`),
+    })
+  }
+  t.end()
 })

@@ -1,6 +1,7 @@
 import type { Continuation, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError, attempt } from '../../errors/cllm-error.js'
+import { synchronous } from '../../plugin/checks.js'
 import type { Backend, BackendCapabilities } from '../../contracts/model/backend.js'
 import { type SamplingParams, samplingRows } from '../../contracts/model/sampling.js'
 import type { EitherJson, OutputConstraint, SurroundedJson } from '../../contracts/model/drawing.js'
@@ -203,7 +204,11 @@ export function checkConstraint(constraint: OutputConstraint, backend: Backend):
   if (backend.checkConstraint === undefined) {
     throw unsupported('constraint', 'grammar', 'this backend does not support grammars or schemas')
   }
-  backend.checkConstraint(constraint)
+  try {
+    synchronous(backend.checkConstraint(constraint), 'checkConstraint')
+  } catch (error) {
+    throw CllmError.from(error, 'backend_failed')
+  }
 }
 
 function checkShape(constraint: OutputConstraint): void {

@@ -5,7 +5,7 @@ import type { Clock } from '../../contracts/services.js'
 import type { CacheStatistics } from '../../contracts/engine/engine-statistics.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
-import { copyPrefix, truncate } from '../backend-calls.js'
+import { copyPrefix, release, truncate } from '../backend-calls.js'
 import { PREFIX_INDEX, type PrefixIndex, type PrefixProducer, type Slot } from '../engine-parts.js'
 import { BetweenSteps } from '../loop/between-steps.js'
 import { BaseCacheManager } from './base-cache-manager.js'
@@ -145,13 +145,13 @@ export class SlotCacheManager extends BaseCacheManager {
         if (isThere && (await transfer.restore(slot.id, choice.checkpoint))) filled = shared
       } else if (choice.from === 'copy') filled = await this.#copy(choice.source, slot, shared)
       else if (shared > 0) filled = truncate(backend, slot.id, shared)
-      if (filled === 0 && (slot.length > 0 || shared > 0)) backend.release(slot.id)
+      if (filled === 0 && (slot.length > 0 || shared > 0)) release(backend, slot.id)
       // A copy into a full slot may still be in progress, and must not be shifted.
       const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
       sequence.computedTokens = isFull ? truncate(backend, slot.id, filled - 1) : filled
     } catch (error) {
       // The slot's content is unknown now, and a slot that counts as empty must be empty.
-      backend.release(slot.id)
+      release(backend, slot.id)
       throw error
     }
   }
@@ -182,7 +182,7 @@ export class SlotCacheManager extends BaseCacheManager {
 
   #empty(slot: Slot): void {
     try {
-      this.backend.release(slot.id)
+      release(this.backend, slot.id)
       slot.length = 0
     } catch {
       // No look-up finds its tokens, and it is emptied when it is next used.

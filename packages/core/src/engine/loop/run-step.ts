@@ -89,7 +89,15 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
     const result: Partial<StepResult> | undefined = await backend.step(items)
     if (result?.isInterrupted === true) return interrupted
     const outputs = checkOutputs(backend, items, result)
-    return { decodeMs: 0, sampleMs: 0, ...result, outputs, isWhole: result !== undefined }
+    const { decodeMs = 0, sampleMs = 0 } = result ?? {}
+    return {
+      ...result,
+      outputs,
+      // Others than these would spoil all sums: a counter cannot go back, and never gets rid of NaN.
+      decodeMs: decodeMs >= 0 && decodeMs < Infinity ? decodeMs : 0,
+      sampleMs: sampleMs >= 0 && sampleMs < Infinity ? sampleMs : 0,
+      isWhole: result !== undefined,
+    }
   } catch (error) {
     const isPlain = parts.every(({ draft }) => draft === undefined)
     if (parts.length > 1 || !isPlain) return await runAlone(backend, parts.map(withoutDrafts))

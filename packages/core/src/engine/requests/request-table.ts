@@ -6,7 +6,7 @@ import type { Tokenizer } from '../../contracts/model/tokenizer.js'
 import { defined } from '../../defined.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import { createSampler } from '../backend-calls.js'
+import { createSampler, toError, wrong } from '../backend-calls.js'
 import { AdapterTable } from '../features/adapters.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
 import * as parts from '../engine-parts.js'
@@ -126,7 +126,7 @@ export class RequestTable {
         this.observers.tell('onPreparing', sequence, now)
         sequence.sampler = createSampler(this.backend, sampling, tokens, promptTokens, processors)
       } catch (error) {
-        this.mark(sequence, CllmError.from(error, 'backend_failed'))
+        this.mark(sequence, toError(error))
         continue
       }
       this.sharing.onAdmitted(sequence, now)
@@ -285,7 +285,8 @@ export class RequestTable {
     sequence.computedTokens = 0
     sequence.discarded = 0
     try {
-      sequence.sampler?.dispose()
+      const given: unknown = sequence.sampler?.dispose()
+      if (given instanceof Promise) throw wrong(this.backend, 'dispose', 'nothing, at once', given)
     } catch (error) {
       // The request has to end all the same.
       this.logger.error({ err: error }, 'a sampler could not be disposed of')

@@ -1,4 +1,5 @@
 import { inject, injectable } from 'tsyringe'
+import { release } from '../../backend-calls.js'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
 import type { Clock } from '../../../contracts/services.js'
 import type { CachedState } from '../../../contracts/engine/engine-statistics.js'
@@ -237,7 +238,7 @@ export class SlotActions implements LoopWork {
     this.index.drop(slot)
     this.programs.onLost(slot)
     slot.length = 0
-    this.backend.release(slot.id)
+    release(this.backend, slot.id)
   }
 
   #means() {
