@@ -3,14 +3,14 @@ import { defineModelScheduler, lru } from '@cllm/core'
 import { z } from 'zod'
 import { notNegative } from './kit/options.js'
 
-/** How much a priority may lengthen or shorten the patience, as powers of two. */
+/** How much a priority can lengthen or shorten the patience, as a power of two. */
 const mostDoublings = 4
 
 /**
- * Milliseconds for which `turns` lets a request wait while the models in memory are in use. Each priority
- * above 0 halves it, each below doubles it, up to 16 times.
+ * How long `turns` lets a request wait, in milliseconds, while the models in memory are in use. Each priority above 0
+ * halves it, each below 0 doubles it, up to 16 times.
  *
- * @param swapMs - what it takes to load its model and, later, the one that makes room
+ * @param swapMs - the time to load its model and, later, the model that makes room for it
  * @param patience - the option
  */
 export function turnsPatienceMs(swapMs: number, priority: number, patience: number): number {
@@ -18,15 +18,15 @@ export function turnsPatienceMs(swapMs: number, priority: number, patience: numb
   return patience * swapMs * 2 ** doublings
 }
 
-/** A model that is waited for, and since when it is overdue, or from when on. */
+/** A model with waiting requests, and when it is (or was) overdue. */
 interface Wanted {
   readonly model: ModelView
   readonly overdueAt: number
-  /** Requests that wait, for each millisecond of its load. */
+  /** Waiting requests per millisecond of its load. */
   readonly gain: number
 }
 
-/** Models in turns: each serves all that come while it is there, until others are overdue. */
+/** Models take turns: a loaded model serves all requests that arrive, until requests for other models are overdue. */
 export const turns = defineModelScheduler({
   name: 'turns',
   doc: 'Requests in groups by model: a model in use stays until one that waits for another is overdue; of unused ones that leaves whose return costs least. For several models in turns.',
@@ -52,7 +52,7 @@ export const turns = defineModelScheduler({
         .map((model): Wanted => {
           const dueAt = (one: WaitingForModel) => {
             const patient = turnsPatienceMs(swapMs(model), one.priority, patience)
-            // Its load, and as much again for the other one to leave.
+            // Time for loading it, and as much again for unloading the other model.
             const due = (one.deadline ?? Infinity) - 2 * (model.loadMs ?? 0)
             return Math.max(one.since, Math.min(one.since + patient, due))
           }
@@ -83,14 +83,14 @@ export const turns = defineModelScheduler({
   }),
 })
 
-/** What it costs when a model has to come back. */
+/** The cost of loading a model again. */
 const returnMs = ({ loadMs = 0, lostMs }: ModelView): number => loadMs + lostMs
 
-/** How long it was unused, for each millisecond that its return costs. */
+/** The time that it was unused per millisecond of loading it again: the highest is unloaded first. */
 const worthLeaving = (model: ModelView, now: number): number =>
   (now - model.lastUsed) / Math.max(1, returnMs(model))
 
-/** Overdue ones first, by when they were; then those that serve most requests for their load. */
+/** Overdue models first, the longest overdue first; then those with the most waiting requests for their load time. */
 function compare(a: Wanted, b: Wanted, now: number): number {
   const [isADue, isBDue] = [a.overdueAt <= now, b.overdueAt <= now]
   if (isADue !== isBDue) return isADue ? -1 : 1

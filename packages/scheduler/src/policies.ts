@@ -45,7 +45,7 @@ export const policyNames: readonly string[] = batchingNames.flatMap((batching) =
 )
 
 /**
- * Registers every built-in batching and order, and so every policy that two of them make, every built-in router and
+ * Registers every built-in batching and order, and with them every policy `batching+order`, and every built-in router and
  * model scheduler.
  */
 export const schedulerPlugin = definePlugin({
@@ -62,10 +62,10 @@ export const schedulerPlugin = definePlugin({
 const builtIn = new PluginRegistry()
 void schedulerPlugin.register(builtIn, {})
 
-/** The policy of a server that names none. */
+/** The default policy of a server. */
 export const defaultPolicyName = 'adaptive+fcfs'
 
-/** Makes the policy that takes over from one that fails: the plainest that starves no request. */
+/** Makes the policy that takes over from one that fails: the simplest one that starves no request. */
 export const fallbackPolicy = (): SchedulerPolicy => createPolicy('chunked+fcfs')
 
 /**
@@ -83,7 +83,7 @@ export function createPolicy(
   return builtIn.createPolicy(name, options)
 }
 
-/** The router of a cluster that names none. */
+/** The default router of a cluster. */
 export const defaultRouterName = 'prefix-wait'
 
 /**

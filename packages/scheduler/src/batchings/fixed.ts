@@ -55,7 +55,7 @@ export const window = defineBatching({
       .describe('A group takes in new requests when less than this share of it still runs.'),
   }),
   create({ windowMs, minRequests, regroupBelow }) {
-    /** How many ran when the group was formed. */
+    /** The size of the group when it was formed. */
     let formed = 0
     return {
       inGroups: true,
@@ -75,8 +75,8 @@ export const window = defineBatching({
 })
 
 /**
- * A step of a group: its prompts as long as there are any, then a token for each. `admitted` are given
- * a slot now, whether or not there is room for their prompts in this step.
+ * A step of a group: its prompts as long as there are any, then a token for each request. `admitted` requests get a slot
+ * now, even if there is no room for their prompts in this step.
  */
 export function groupStep(state: SchedulerState, admitted: readonly SequenceView[] = []): Step {
   return promptsFirst(state, (step) => {
@@ -84,7 +84,7 @@ export function groupStep(state: SchedulerState, admitted: readonly SequenceView
   })
 }
 
-/** The prompts of those that run and of those that `admit` adds; without any, a token for each that runs. */
+/** The prompts of running requests and of those that `admit` adds; without prompts, a token for each running request. */
 function promptsFirst(state: SchedulerState, admit: (step: StepBuilder) => void): Step {
   const step = new StepBuilder(state)
   for (const request of state.running) {
@@ -111,7 +111,7 @@ export function firstOf(
   return first
 }
 
-/** When the request that waits longest came, or undefined when none waits. */
+/** The arrival of the request that has waited longest; undefined when none waits. */
 export function oldestArrival({ waiting }: SchedulerState): number | undefined {
   return longestWaiting(waiting)?.arrival
 }
@@ -139,8 +139,8 @@ export const continuous = defineBatching({
 })
 
 /**
- * Decode first: every decoding sequence gets its token, and what is left of a fixed budget goes to
- * prompts in chunks, in their order. After Sarathi-Serve (OSDI '24, arXiv 2403.02310).
+ * Decode first: every decoding sequence gets its token, and the rest of a fixed budget goes to chunks of prompts, in
+ * order. After Sarathi-Serve (OSDI '24, arXiv 2403.02310).
  */
 export const chunked = defineBatching({
   name: 'chunked',
@@ -181,7 +181,7 @@ export class StepBuilder {
     this.#slots = Math.min(state.freeSlots, state.limits.batchSize - state.running.length)
   }
 
-  /** Tokens that still fit. */
+  /** The number of tokens that still fit. */
   get tokensLeft(): number {
     return this.#tokens
   }
@@ -207,7 +207,7 @@ export class StepBuilder {
     return this.run(request, tokens)
   }
 
-  /** The step that was put together. */
+  /** The finished step. */
   build(): Step {
     return { admit: this.#admit, run: this.#run }
   }

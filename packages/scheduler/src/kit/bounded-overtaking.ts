@@ -9,7 +9,7 @@ import type {
 import { z } from 'zod'
 import { TokenClock, longestWaiting } from './ranked-orders.js'
 
-/** Tokens computed before a waiting request is overdue: some seconds on a GPU, half a minute on a few cores. */
+/** A waiting request is overdue after this many computed tokens: some seconds on a GPU, half a minute on a few cores. */
 export const defaultPatience = 16_384
 
 /** The option of every order that lets later requests go first. */
@@ -21,7 +21,7 @@ export const patienceOption = {
     .describe('Tokens computed, of all requests, after which a waiting one is overdue.'),
 }
 
-/** One in this many tokens goes to overdue requests while the order prefers others. */
+/** Overdue requests get one in this many tokens while the order prefers others. */
 const overdueShare = 8
 
 /**
@@ -32,10 +32,11 @@ const overdueShare = 8
  */
 export function boundedOvertaking(order: Order, patience: number = defaultPatience): Order {
   const clock = new TokenClock()
-  /** The overdue request that the last plan put first, and for how long the order decides once it is admitted. */
+  /** The overdue request that the last plan put first. */
   let favoured: SequenceView | undefined
+  /** For how many tokens the order decides after that request is admitted. */
   let price = 0
-  /** When the next overdue request may be put first. */
+  /** When the next overdue request may be put first, on the token clock. */
   let nextTurn = 0
   const overdue = ({ waiting }: SchedulerState): SequenceView | undefined => {
     const first = clock.now < nextTurn ? undefined : longestWaiting(waiting)
@@ -55,7 +56,7 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
     preempt: (state) => order.preempt?.(state) ?? [],
     arrivalRank: (request) => order.arrivalRank?.(request) ?? 0,
     victim: (state) => order.victim?.(state),
-    // No slot is kept from an overdue request.
+    // Slots are not held back from an overdue request.
     hold(state) {
       const held = order.hold?.(state) ?? 0
       return held === 0 || overdue(state) === undefined ? held : Math.min(held, state.freeSlots - 1)
@@ -76,7 +77,7 @@ export type OptionValues<Options extends z.ZodRawShape> = z.output<z.ZodObject<O
 export type Bounded<Own extends z.ZodRawShape> = OptionValues<Own> &
   OptionValues<typeof patienceOption>
 
-/** Defines an order by what is its own: `patience` comes after its options, and bounds overtaking. */
+/** Defines an order with bounded overtaking: adds the option `patience` behind its own options. */
 export function defineBoundedOrder<Own extends z.ZodRawShape = {}>(
   order: Omit<OrderDefinition<OptionValues<Own>>, 'options'> & { readonly options?: Own },
 ): OrderDefinition<Bounded<Own>> {
@@ -89,10 +90,10 @@ export function defineBoundedOrder<Own extends z.ZodRawShape = {}>(
 }
 
 /**
- * The bound that {@link boundedOvertaking} gives: how many tokens of later requests are computed, at
- * most, before a request is admitted. `ahead` requests were waiting when it arrived. It is overdue after
- * `patience` tokens and a step. Then each request ahead, and itself, is admitted once eight times the
- * tokens of the one before and what the slots held at that time were computed.
+ * The bound of {@link boundedOvertaking}: the most tokens of later requests that are computed before a request is
+ * admitted that found `ahead` waiting requests at its arrival. It is overdue after `patience` tokens and a step. Then each
+ * request ahead, and finally itself, is admitted after at most eight times the tokens of the one before, plus the tokens
+ * that the slots held at that time.
  */
 export function overtakingBound(
   ahead: number,

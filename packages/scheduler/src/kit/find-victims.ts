@@ -1,14 +1,13 @@
 import type { SchedulerState, SequenceView } from '@cllm/core'
 
-/** A request loses its slot at most this often, so that preemption ends. */
+/** A request is preempted at most this often, so that preemption ends. */
 const mostPreemptions = 2
 /** A request with fewer tokens left than this frees its slot soon enough. */
 const nearlyDone = 16
 
 /**
- * Finds a running request to preempt for each of the most urgent waiting ones, as long as there is
- * one: the request that loses least computed work. Requests that were preempted twice or are nearly
- * done keep their slots.
+ * Finds a running request to preempt for each of the most urgent waiting ones, as long as there is one: the one with the
+ * fewest computed tokens. Requests that were preempted twice or are nearly done keep their slots.
  *
  * @param urgent - the waiting requests, the most urgent first
  * @param isWorth - whether preempting `victim` for `request` helps
@@ -38,7 +37,7 @@ export function findVictims(
   return victims
 }
 
-/** The last of those for which `value` is largest; undefined of none. */
+/** The element with the largest value, of equal ones the last; undefined for an empty list. */
 export function largest<T>(list: readonly T[], value: (one: T) => number): T | undefined {
   let best: T | undefined
   let most = -Infinity

@@ -1,16 +1,16 @@
 import type { SequenceView } from '@cllm/core'
 import { z } from 'zod'
 
-/** Above 0, as many options are. */
+/** The schema of an option above 0. */
 export const positive = z.number().positive()
 
-/** 0 or more. */
+/** The schema of an option of at least 0. */
 export const notNegative = z.number().min(0)
 
 const limits = z.strictObject({
-  /** From arrival to the first token. */
+  /** TTFT: from arrival to the first token. */
   ttft: positive.optional(),
-  /** Between two tokens. */
+  /** ITL: between two tokens. */
   itl: positive.optional(),
 })
 
@@ -34,7 +34,7 @@ export const sloOption = {
 
 type Slo = z.infer<typeof sloOption.slo>
 
-/** Makes the function that says which limits a request has: its tenant's before its priority's. */
+/** Makes a function that returns the limits of a request: its tenant's override those of its priority. */
 export function limitsOf(slo: Slo): (request: SequenceView) => ServiceLimits {
   const { tenants = {}, priorities = {}, ...all } = slo
   const steps = Object.entries(priorities)

@@ -3,8 +3,8 @@ import type { SchedulerEvent, SequenceView, Order, SchedulerState, WaitingView }
 import { entryOf } from '@cllm/core'
 
 /**
- * Time in tokens computed: it runs as fast as the machine, stops while nothing is computed, and is
- * the same in every repetition.
+ * A clock that counts computed tokens: it runs as fast as the machine, stops while nothing is computed, and is the same
+ * in every repetition.
  */
 export class TokenClock {
   #now = 0
@@ -41,7 +41,7 @@ interface Entry {
   readonly preemptions: number
 }
 
-/** Entries of requests that left are dropped when they are met, or when they are this many more. */
+/** Entries of requests that have left are dropped when they are met, or all at once beyond this many. */
 const spareEntries = 64
 
 /**
@@ -50,14 +50,14 @@ const spareEntries = 64
  */
 export class WaitingHeap implements Order {
   #heap = new TinyQueue<Entry>([], compare)
-  /** Yielded in this or the last plan; requests that still wait go back to the heap. */
+  /** Entries taken from the heap in this or the last plan; requests that still wait go back. */
   #taken: Entry[] = []
   #turns = 0
 
   /** @param rank - read once, when a request begins to wait */
   constructor(private readonly rank: (request: SequenceView) => number) {}
 
-  /** The waiting requests in their order, found one by one. */
+  /** The waiting requests in order, found one by one. */
   *next({ waiting }: Pick<SchedulerState, 'waiting'>): Iterable<SequenceView> {
     this.#tidy(waiting.size)
     for (let entry = this.#heap.pop(); entry !== undefined; entry = this.#heap.pop()) {
@@ -93,12 +93,12 @@ export function isWaiting({ state }: SequenceView): boolean {
   return state === 'queued' || state === 'preempted'
 }
 
-/** Whether a waiting request may stand in front of those that are in order of arrival. */
+/** Whether a waiting request is among those in front of the queue, which are in no order. */
 function hasBegun({ state, generatedTokens }: SequenceView): boolean {
   return state === 'preempted' || generatedTokens > 0
 }
 
-/** The request that came first: those that have begun wait in front, in no order. */
+/** The request that arrived first. The queue has requests that have begun in front, in no order. */
 export function longestWaiting(waiting: WaitingView): SequenceView | undefined {
   let first: SequenceView | undefined
   for (const request of waiting) {
@@ -108,23 +108,23 @@ export function longestWaiting(waiting: WaitingView): SequenceView | undefined {
   return first
 }
 
-/** Tokens of a waiting request that a slot holds. Looked up at each call. */
+/** The cached tokens of a waiting request. Looked up at each call. */
 export function cachedTokens(request: SequenceView): number {
   return request.promptTokens + request.generatedTokens - request.remainingTokens
 }
 
-/** A waiting request and the work that it needs. */
+/** A waiting request and its work. */
 export interface Work {
   readonly request: SequenceView
-  /** Tokens that no slot holds. */
+  /** Tokens that are not cached. */
   tokens: number
   /** When it arrived, on the token clock. */
   readonly cameAt: number
 }
 
-/** Slots change, so each ranking looks up this many waiting requests again. */
+/** The number of waiting requests whose cached tokens each ranking looks up again, as slots change. */
 const lookUps = 128
-/** The first ones are searched one by one, more of them are sorted. */
+/** The first requests are found by searching for the lowest rank; beyond this number the rest is sorted. */
 const searches = 32
 
 /**
@@ -173,7 +173,7 @@ export class WorkRanking implements Order {
   }
 }
 
-/** The places of the values, the lowest first. Overwrites the values. */
+/** The indexes of the values, the lowest value first. Overwrites the values. */
 function* lowestFirst(values: Float64Array): Iterable<number> {
   for (let search = 0; search < searches; search++) {
     let lowest = -1

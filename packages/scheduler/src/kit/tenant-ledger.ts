@@ -10,12 +10,12 @@ export interface Tenant {
   /** The service that it may use before other tenants go first; only some orders set it. */
   allowed: number
   readonly weight: number
-  /** In the order of their arrival. */
+  /** Its waiting requests, in the order of arrival. */
   readonly waiting: Set<SequenceView>
   running: number
 }
 
-/** The options of an order that charges tenants for what they are served. */
+/** The options of an order that charges tenants for their service. */
 export const priceOptions = {
   inputWeight: positive
     .default(1)
@@ -30,14 +30,14 @@ export const priceOptions = {
 /** Prices of service: the values of {@link priceOptions}. */
 export type Prices = z.output<z.ZodObject<typeof priceOptions>>
 
-/** At most this many idle tenants are remembered. */
+/** The most idle tenants that are remembered. */
 const idleTenants = 1000
 
 /** Tracks the waiting requests and the service of each tenant, from the events of a policy. */
 export class TenantLedger {
   readonly #tenants = new Map<string, Tenant>()
   readonly #waiting = new Set<Tenant>()
-  /** Generated tokens that were charged. */
+  /** By request: the number of generated tokens already charged. */
   readonly #charged = new WeakMap<SequenceView, number>()
   #tidyAt = 2 * idleTenants
 
@@ -57,12 +57,12 @@ export class TenantLedger {
     return this.#account(tenant)
   }
 
-  /** What the prompt of a request costs its tenant. */
+  /** The cost of a request's prompt for its tenant. */
   promptCost(request: SequenceView): number {
     return (this.prices.inputWeight * request.remainingTokens) / this.tenantOf(request).weight
   }
 
-  /** Charges tenants for what other engines did for them. */
+  /** Charges tenants for their service by other engines. */
   charge(services: readonly TenantService[]): void {
     const { inputWeight, outputWeight } = this.prices
     for (const { tenant: name, promptTokens, generatedTokens } of services) {
@@ -82,14 +82,14 @@ export class TenantLedger {
     const { request, type } = event
     const tenant = this.tenantOf(request)
     if (type === 'queued') {
-      // The tokens of one that is continued were charged when they were drawn.
+      // The tokens of a continued request were charged when they were sampled.
       this.#charged.set(request, request.generatedTokens)
       this.#wait(tenant, request)
     }
     if (type === 'admitted') {
       this.#goOn(tenant, request)
       tenant.running++
-      // Computing a preempted request again is the scheduler's decision, so its tenant does not pay.
+      // Preemption is the scheduler's decision, so the tenant does not pay for computing the prompt again.
       if (request.preemptions === 0) tenant.used += this.promptCost(request)
     }
     if (type === 'preempted') {

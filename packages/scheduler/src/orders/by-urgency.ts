@@ -106,9 +106,9 @@ export const edf = defineBoundedOrder({
 
 /** Steps with fewer prompt tokens are ignored: their time is mostly the fixed cost of a step. */
 const fewestTokens = 8
-/** How fast an old record fades with each step of prompts. */
+/** The factor by which an old record fades with each step that computes prompts. */
 const fading = 1.02
-/** Of prompts that are so many times as long as steps were, it is not known: longer steps may be faster. */
+/** The record only holds for prompts up to this many times the longest recent step, as longer steps may be faster. */
 const mostTimes = 8
 
 /** The best prefill speed seen lately, as a lower bound for the time of a prompt. */

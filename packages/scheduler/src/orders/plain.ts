@@ -5,7 +5,7 @@ import { notNegative } from '../kit/options.js'
 import { WaitingHeap, cachedTokens, WorkRanking } from '../kit/ranked-orders.js'
 
 /**
- * First come, first served; requests that have begun (they were preempted, or lost their engine) before new
+ * First come, first served; requests that have begun (preempted ones, and those from another engine) come before new
  * ones. No request is ever overtaken: the bound is 0 tokens.
  */
 export const fcfs = defineOrder({
@@ -15,7 +15,7 @@ export const fcfs = defineOrder({
 })
 
 /**
- * By lot, the measure for what any order is worth. Overtaking is bounded by {@link overtakingBound}.
+ * A random order, as a baseline for the others. Overtaking is bounded by {@link overtakingBound}.
  */
 export const random = defineBoundedOrder({
   name: 'random',
@@ -64,13 +64,13 @@ export const hrrn = defineBoundedOrder({
   create: () => new WorkRanking(({ tokens, cameAt }, now) => -(1 + now - cameAt) / tokens),
 })
 
-/** Requests that are ranked; the others come after them, as they wait. */
+/** The number of requests that are ranked; the others come after them, in the queue's order. */
 const rankedFirst = 128
 
 /**
- * Longest cached prefix first, of the first 128 that wait, equals by arrival: what a slot holds is
- * used before it is overwritten. After SGLang (RadixAttention, arXiv 2312.07104), where requests
- * without a cached prefix can starve; here overtaking is bounded by {@link overtakingBound}.
+ * Longest cached prefix first, among the first 128 waiting requests, equal ones by arrival: cached tokens are used before
+ * they are overwritten. After SGLang (RadixAttention, arXiv 2312.07104), where requests without a cached prefix can
+ * starve; here overtaking is bounded by {@link overtakingBound}.
  */
 export const lpm = defineBoundedOrder({
   name: 'lpm',

@@ -4,8 +4,8 @@ type Workers = readonly WorkerView[]
 type CostOf = (worker: WorkerView) => number
 
 /**
- * The worker with the least cost; of equal ones that with the fewest requests, then that which got its
- * last one longest ago, so that idle workers' slots are used in turns.
+ * The worker with the lowest cost; of equal ones the one with the fewest requests, then the one whose last request is the
+ * longest ago, so that idle workers take turns.
  */
 export function leastBy(workers: Workers, costOf: CostOf): WorkerView {
   let [best] = workers as readonly [WorkerView]
@@ -20,13 +20,13 @@ export function leastBy(workers: Workers, costOf: CostOf): WorkerView {
   return best
 }
 
-/** Costs this close to the least one, as a share of it and in steps, are as good: no prediction is better. */
+/** Costs within this distance of the lowest, as a share of it or in steps, count as equal: predictions are no better. */
 const near = { share: 0.25, steps: 1 }
 
 /**
- * A worker whose cost is about the least. Of several, two are drawn by the request's id and the better one
- * is taken. Several fronts do not see each other's placements yet and would otherwise choose the same one, so
- * each draws among as many as it takes for that to be unlikely (see `spread`).
+ * A worker whose cost is about the lowest. Of several such workers, two are drawn by the request's id and the better one
+ * is taken. As fronts do not see each other's latest placements and would choose the same worker, each draws among enough
+ * workers to make that unlikely (see `spread`).
  */
 export function nearlyLeastBy(id: string, workers: Workers, costOf: CostOf): WorkerView {
   const costs = workers.map(costOf)
@@ -48,9 +48,9 @@ export function nearlyLeastBy(id: string, workers: Workers, costOf: CostOf): Wor
 }
 
 /**
- * The workers with the least costs, of which one is to be drawn: as many as make the least sum of their mean
- * cost and of what it costs to meet a request of another front, which draws among them at the same time. That
- * takes as long as this request's prompt where nothing of it is held.
+ * The cheapest workers, among which one is drawn: as many as minimize the sum of their mean cost and the expected cost of
+ * meeting a request of another front that draws among them at the same time. Such a meeting costs the time of this
+ * request's prompt on a worker that has nothing of it.
  */
 function spread(workers: Workers, costs: readonly number[]): Workers {
   const byCost = [...workers.keys()].sort((one, other) => costs[one]! - costs[other]!)
@@ -67,7 +67,7 @@ function spread(workers: Workers, costs: readonly number[]): Workers {
   return byCost.slice(0, count).map((worker) => workers[worker]!)
 }
 
-/** Two of them that the id names; twice the same one where there is no other. */
+/** Two workers drawn by the id; the same one twice if there is only one. */
 export function drawTwo<Worker>(id: string, workers: readonly Worker[]): readonly [Worker, Worker] {
   const hash = hashOf(id)
   const first = hash % workers.length
@@ -78,7 +78,7 @@ export function drawTwo<Worker>(id: string, workers: readonly Worker[]): readonl
 const isIdler = (one: WorkerView, other: WorkerView): boolean =>
   one.open === other.open ? one.placedAt < other.placedAt : one.open < other.open
 
-/** A hash of a text: the same everywhere. */
+/** A hash of a text, the same on all machines. */
 export function hashOf(text: string): number {
   let hash = 0x811c9dc5
   for (let index = 0; index < text.length; index++) {
@@ -88,8 +88,8 @@ export function hashOf(text: string): number {
 }
 
 /**
- * The workers that a key belongs to, the first choice first (rendezvous hashing): all fronts find the
- * same ones, and a worker that comes or goes moves only its own keys.
+ * The workers of a key, the first choice first (rendezvous hashing): all fronts find the same workers, and a worker that
+ * joins or leaves only moves its own keys.
  */
 export function homesOf(key: string, workers: Workers, count: number): Workers {
   const start = hashOf(key)
@@ -98,7 +98,7 @@ export function homesOf(key: string, workers: Workers, count: number): Workers {
   return ranked.slice(0, count).map(({ worker }) => worker)
 }
 
-/** How much later than the earliest a first token may be for a reason to go elsewhere. */
+/** How much later than the earliest a first token may be, for the sake of a preferred worker. */
 export interface Bound {
   /** As a share of the earliest. */
   readonly slack: number

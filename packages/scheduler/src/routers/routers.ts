@@ -5,10 +5,9 @@ import { notNegative } from '../kit/options.js'
 import { leastBy, nearlyLeastBy, drawTwo, type Bound, homesOf, isWithin } from './choose.js'
 
 /**
- * The earliest first token, as each worker's own costs predict it: its wait, and the part of the
- * prompt that it does not hold; and what this prompt costs the requests beside it. The worker that holds
- * the most wins while that comes within the bound, as the prompt stays there for the next turn; but only
- * by what is its own: what many prompts begin with is no reason.
+ * The earliest first token, predicted by each worker's own costs: its wait, the part of the prompt that it has not
+ * cached, and the delay that this prompt causes for the requests beside it. The worker with the most cached tokens wins
+ * within a bound, as the prompt then stays there for the next turn. Prefixes that many workers have do not count for that.
  */
 export const prefixWait = defineRouter({
   name: 'prefix-wait',
@@ -38,8 +37,8 @@ export const prefixWait = defineRouter({
 })
 
 /**
- * What the worker that holds the most has for itself: what three workers hold is of no one conversation, but what
- * many prompts begin with.
+ * How many cached tokens only the best worker has: tokens that three workers have cached belong to a common prefix, not
+ * to one conversation.
  */
 function ownTokens(workers: readonly WorkerView[]): number {
   let [first, second, third] = [0, 0, 0]
@@ -60,7 +59,7 @@ export const roundRobin = defineRouter({
     let last = ''
     return {
       place(_, workers) {
-        // By id and not by place, so that a worker that comes or goes does not shift the turns.
+        // By id and not by index, so that a worker that joins or leaves does not shift the turns.
         const next = workers.find(({ id }) => id > last) ?? workers[0]!
         last = next.id
         return { worker: next.id }
@@ -69,7 +68,7 @@ export const roundRobin = defineRouter({
   },
 })
 
-/** The worker with the fewest requests; for one that has files, each file that waits there is one more. */
+/** The worker with the fewest requests; for a request with files, each file that waits there counts as one more. */
 export const leastLoaded = defineRouter({
   name: 'least-loaded',
   doc: 'The worker with the fewest requests.',
@@ -91,8 +90,8 @@ export const leastWait = defineRouter({
 })
 
 /**
- * The better one of two workers that the request's id names: nearly as even as the best of all, and
- * fronts with old views do not all choose the same one (Mitzenmacher 2001).
+ * The better one of two workers drawn by the request's id: nearly as balanced as the best of all, and fronts with old
+ * views do not all choose the same worker (Mitzenmacher 2001).
  */
 export const twoChoices = defineRouter({
   name: 'two-choices',
@@ -112,7 +111,7 @@ const boundOptions = {
   steps: notNegative.default(4).describe('The same in steps of the worker, added to it.'),
 }
 
-/** The best of the homes of a request's key; within the bound, else the best of all. */
+/** The best of the workers of a request's key, if it is within the bound; otherwise the best of all workers. */
 function sticky(
   keyOf: (request: RoutedRequest) => string | undefined,
   { homes, ...bound }: Bound & { readonly homes: number },
@@ -171,7 +170,7 @@ export const cacheAware = defineRouter({
   }),
 })
 
-/** Tokens of Dynamo's block. */
+/** Tokens per block in Dynamo. */
 const block = 16
 
 /**

@@ -4,10 +4,10 @@ import { type HeldBlocks, indexed, longestShared } from './prompt-chains.js'
 import { type PromptWork, sumOf, workOf } from './prompt-chains.js'
 import type { UnseenPlacements } from './unseen-placements.js'
 
-/** A request to place, with what its blocks stand for. */
+/** A request to place, with the number of tokens per block. */
 export type RequestToPlace = RoutedRequest & Pick<PlacedRequest, 'blockTokens'>
 
-/** Costs of a worker that nobody has measured yet: a small model on a CPU. */
+/** The assumed costs of a worker without measurements: a small model on a CPU. */
 export const prior = {
   tokenMs: 1,
   besideMs: 0.15,
@@ -26,42 +26,43 @@ export const costNames = Object.keys(prior) as readonly Cost[]
 interface Pending extends PromptWork {
   readonly number: number
   readonly at: number
-  /** What reports had shown of other fronts' placements. */
+  /** The count of other fronts' placements that reports had shown at that time. */
   readonly known: number
   readonly blocks: readonly number[]
 }
 
-/** What a router asks of a worker for every request, and what only a report, a placement or an end changes. */
+/** The load of a worker, as routers read it for every request. Changed only by reports, placements and ends. */
 interface Load {
   readonly open: number
   readonly tokenMs: number
   readonly pairMs: number
   readonly stepMs: number
   readonly waitMs: number
-  /** What the table knew when that was computed; undefined: it follows from the worker's own report alone. */
+  /** The version of the table that it was computed from; undefined: it depends on the worker's own report only. */
   readonly version: number | undefined
 }
 
-/** What a worker has in common with the others that its front knows. */
+/** What a front's workers have in common. */
 export interface WorkerGroup {
-  /** The time of the last question, and the request that it was for. */
+  /** The time of the present placement. */
   readonly now: number
+  /** The request that is being placed. */
   readonly request: RequestToPlace | undefined
-  /** Counts the questions: what depends on the request and on what the workers hold is of one of them. */
+  /** The number of the present placement; cached values that depend on the request are valid for one number. */
   readonly question: number
-  /** Changes with what {@link usual} says. */
+  /** Changes whenever {@link usual} does. */
   readonly version: number
-  /** What the workers' prompts begin with. */
+  /** The index of the prompts that the workers hold. */
   readonly blocks: HeldBlocks<KnownWorker>
-  /** What other fronts have placed and no report shows. */
+  /** The estimated placements of other fronts that no report shows yet. */
   readonly unseen: UnseenPlacements
   /** The most fronts that a worker has seen. */
   readonly fronts: number
-  /** A cost of the other workers, for those that have none yet. */
+  /** The mean cost of the measured workers, for workers without measurements. */
   usual(cost: Cost): number
 }
 
-/** A worker as its front knows it; see {@link WorkerView}. What depends on the request is computed when asked for. */
+/** A worker as its front knows it, see {@link WorkerView}. Values that depend on the request are computed on demand. */
 export class KnownWorker implements WorkerView {
   /** Fronts that it has seen. */
   seenFronts = 0
@@ -69,16 +70,19 @@ export class KnownWorker implements WorkerView {
   isEligible = true
   placedAt = -Infinity
   #pending: Pending[] = []
-  /** Requests that ended since the report, and their prompts. */
+  /** The number of requests that ended since the report. */
   #ended = 0
+  /** The prompt tokens of these requests. */
   #endedTokens = 0
-  /** The question for which its prompts have this many leading blocks. */
+  /** The placement for which `#held` is valid. */
   #heldFor = 0
+  /** The number of the request's leading blocks in the reported prompts. */
   #held = 0
-  /** The question for which it holds this many tokens. */
+  /** The placement for which `#cached` is valid. */
   #cachedFor = 0
+  /** The number of the request's leading tokens that the worker has probably cached. */
   #cached = 0
-  /** Its prompts by the last of their hashes, which stands for all of them. */
+  /** Its prompts by their last hash, which depends on all blocks. */
   #chains: ReadonlyMap<number, readonly number[]> = new Map()
   #known: Load | undefined
 
@@ -139,7 +143,7 @@ export class KnownWorker implements WorkerView {
   get cachedTokens(): number {
     const { question, request } = this.table
     if (this.#cachedFor === question) return this.#cached
-    // Most workers hold nothing of most prompts.
+    // Most workers have nothing of most prompts.
     if (this.#heldFor !== question && this.#pending.length === 0) return 0
     this.#cachedFor = question
     return (this.#cached = request === undefined ? 0 : this.#cachedOf(request))
@@ -161,12 +165,12 @@ export class KnownWorker implements WorkerView {
     return this.#waitFor(work) + work.ahead * tokenMs + work.pairs * pairMs + stepMs
   }
 
-  /** What the request is here. */
+  /** The work of the present request on this worker. */
   get #work(): PromptWork {
     return workOf(this.table.request ?? { promptTokens: 0 }, this.cachedTokens)
   }
 
-  /** While its files and those before are encoded, the prompts ahead are computed. */
+  /** The longer of two waits: for the prompts ahead, and for encoding the files ahead and its own. */
   #waitFor({ files }: PromptWork): number {
     const encodeMs = files && (this.backlogFiles + files) * this.#cost('fileMs')
     return Math.max(this.#load.waitMs, encodeMs)
@@ -184,7 +188,7 @@ export class KnownWorker implements WorkerView {
     const tokenMs = this.#cost('tokenMs') + this.#cost('besideMs') * open
     const pairMs = this.#cost('pairMs')
     const slotMs = open < slots ? 0 : ((open - slots + 1) * this.#cost('serviceMs')) / slots
-    // While it waits for a slot, the prompts ahead are computed.
+    // The wait for a slot and that for the prompts ahead overlap.
     const pairs = report.backlogPairs + sumOf(this.#pending, 'pairs')
     const waitMs = Math.max(slotMs, this.backlogTokens * tokenMs + pairs * pairMs)
     const isMeasured = costNames.every((cost) => cost === 'fileMs' || report[cost] !== undefined)
@@ -212,7 +216,7 @@ export class KnownWorker implements WorkerView {
     })
   }
 
-  /** This front placed the request that was asked about here. */
+  /** This front placed the present request here. */
   place(request: RequestToPlace, number: number, now: number): void {
     const { known } = this.table.unseen
     const work = workOf(request, this.cachedTokens)
@@ -221,26 +225,26 @@ export class KnownWorker implements WorkerView {
     this.placedAt = now
   }
 
-  /** This placement has not come about: no report will show it. */
+  /** This placement was withdrawn: no report will show it. */
   unplace(number: number): void {
     this.#pending = this.#pending.filter((one) => one.number !== number)
     this.#known = undefined
   }
 
-  /** A request on it ended, which its last report does not show. */
+  /** A request on it has ended since its last report. */
   end(promptTokens: number): void {
     this.#ended++
     this.#endedTokens += promptTokens
     this.#known = undefined
   }
 
-  /** Its reported prompts have this many leading blocks of what the table is asked about; not told: none. */
+  /** Its reported prompts have this many leading blocks of the present request. Not called where there are none. */
   onHeld(depth: number): void {
     this.#heldFor = this.table.question
     this.#held = depth
   }
 
-  /** It holds these prompts now; most are those of before. */
+  /** Replaces its prompts; most of them stay the same. */
   hold(chains: readonly (readonly number[])[]): void {
     const before = this.#chains
     const now = new Map(chains.map((chain) => [chain.at(-1) ?? NaN, chain]))

@@ -1,63 +1,63 @@
 import { type RequestEvent, LinearFit, defined } from '@cllm/core'
 import { PromptChains, type PromptWork, sumOf, workOf } from './prompt-chains.js'
 
-/** What a front says of a request that it places on a worker. */
+/** A request as a front announces it to a worker. */
 export interface PlacedRequest {
   readonly id: string
   readonly promptTokens: number
   /** Hashes of the prompt's blocks. */
   readonly blocks: readonly number[]
-  /** Tokens in a block; estimated where the front has only the text. */
+  /** Tokens per block; estimated if the front has only the text. */
   readonly blockTokens: number
-  /** As a `RoutedRequest` has them. Default: none. */
+  /** The ends of its files, as in `RoutedRequest`. Default: none. */
   readonly files?: readonly number[]
-  /** Tokens of an answer that has begun elsewhere. */
+  /** Tokens of its answer that another worker has generated. */
   readonly continuedTokens?: number
 }
 
-/** What a worker says of itself to the fronts, as JSON. Times are milliseconds. */
+/** A worker's report to the fronts, as JSON. Times are milliseconds. */
 export interface WorkerReport {
-  /** Sequences that it holds in memory. */
+  /** Requests that it can compute at once. */
   readonly slots: number
-  /** Requests that have not ended. */
+  /** Requests in flight. */
   readonly open: number
-  /** Prompt tokens of those requests. */
+  /** Prompt tokens of these requests. */
   readonly openTokens: number
-  /** Prompt tokens of those requests that it has yet to compute. */
+  /** Prompt tokens of these requests that are still to be computed. */
   readonly backlogTokens: number
-  /** The same, each with the tokens before it, which it attends to. */
+  /** The sum over these tokens of the number of tokens before each, to which it attends. */
   readonly backlogPairs: number
-  /** Images and sounds of those requests that it has yet to encode. Default: none. */
+  /** Images and sounds of these requests that are still to be encoded. Default: none. */
   readonly backlogFiles?: number
-  /** Time that encoding one takes it, measured; undefined before the first. */
+  /** Measured time to encode a file; undefined before the first. */
   readonly fileMs?: number
-  /** Time since a request came; undefined before the first. */
+  /** Time since the last request arrived; undefined before the first. */
   readonly idleMs?: number
-  /** Time of a prompt token on the idle worker, measured; undefined before the first. */
+  /** Measured time per prompt token on the idle worker; undefined before the first. */
   readonly tokenMs?: number
-  /** What each other request on it adds to that, measured with it. */
+  /** The time that each other request adds to `tokenMs`. */
   readonly besideMs?: number
-  /** What each token before it adds to that, measured with it. */
+  /** The time that each token before it adds to `tokenMs`. */
   readonly pairMs?: number
-  /** Time of an answer's token, measured; undefined before the first. */
+  /** Measured time per token of an answer; undefined before the first. */
   readonly stepMs?: number
-  /** Time for which a request keeps a slot, measured; undefined before the first. */
+  /** Measured time that a request keeps a slot; undefined before the first. */
   readonly serviceMs?: number
-  /** The prompts in its slots, as hashes of their blocks, the last used one last. */
+  /** The prompts in its slots, as hashes of their blocks, the most recently used last. */
   readonly chains: readonly (readonly number[])[]
-  /** The number of the last placement that it has seen of each front. */
+  /** By front: the number of the last placement that it has seen. */
   readonly seen: Readonly<Record<string, number>>
 }
 
 interface OpenRequest extends PromptWork {
-  /** Its text is read and its images are encoded until it has its `start`, and only then it is computed. */
+  /** `arriving` until its `start` event: until then its text is tokenized and its images are encoded. */
   phase: 'arriving' | 'prefilling' | 'decoding'
 }
 
-/** Weight that the sums keep with each further request. */
+/** The factor by which sums decay with each further request. */
 const memory = 0.95
 
-/** Sums of a ratio that is learnt: the latest requests weigh most. */
+/** A learned ratio, in which recent requests weigh most. */
 class Ratio {
   #over = 0
   #under = 0
@@ -73,12 +73,12 @@ class Ratio {
   }
 }
 
-/** Prompts that are computed without a pause are one observation, or several of this many. */
+/** An observation ends when no prompt is being computed, or after this many prompts. */
 const promptsAtOnce = 8
 
 /**
- * Learns what a prompt token takes: some time, some for each other request, whose tokens share the
- * steps, and some for each token before it. Only whole stretches of work are known, as the prompts in them are computed side by side.
+ * Learns the time per prompt token: a fixed part, a part for each other request, whose tokens share the steps, and a part
+ * for each token before it. Only whole stretches of work can be observed, as their prompts are computed side by side.
  */
 class PromptCosts {
   readonly #fit = new LinearFit({ prior: [1, 0.15, 0.0005], memory: 0.97, outlier: 4 })
@@ -89,7 +89,7 @@ class PromptCosts {
   #pairs = 0
   #prompts = 0
 
-  /** Some prompt was computed for this time, beside this many other requests. */
+  /** Prompts were being computed for this time, beside this many other requests. */
   onTime(ms: number, others: number): void {
     this.#ms += ms
     this.#othersMs += ms * others
@@ -106,7 +106,7 @@ class PromptCosts {
     this.#ms = this.#tokens = this.#pairs = this.#othersMs = this.#prompts = 0
   }
 
-  /** As a report has them. */
+  /** The learned costs, as a report has them. */
   get figures(): Pick<WorkerReport, 'tokenMs' | 'besideMs' | 'pairMs'> {
     if (!this.#isMeasured) return {}
     const [tokenMs = 0, besideMs = 0, pairMs = 0] = this.#fit.coefficients
@@ -115,9 +115,8 @@ class PromptCosts {
 }
 
 /**
- * Measures a worker from the events of its requests, as routers need it: what is on it, what its slots
- * hold, and what a prompt token and a step take. It needs nothing from inside the engine, so it is the same for every
- * backend, and in a simulation.
+ * Measures a worker for routers, from the events of its requests: its load, the contents of its slots, and the time per
+ * prompt token and per step. It needs nothing from inside the engine, so it works with every backend, and in simulations.
  */
 export class LoadMeter {
   readonly #open = new Map<string, OpenRequest>()
@@ -127,7 +126,7 @@ export class LoadMeter {
   readonly #step = new Ratio()
   readonly #service = new Ratio()
   readonly #encodes = new Ratio()
-  /** When the encoder began with those that are next. */
+  /** When the encoder began with the files that are still waiting. */
   #encodesSince = 0
   #prefilling = 0
   #since = 0
@@ -137,7 +136,7 @@ export class LoadMeter {
     this.#chains = new PromptChains(slots)
   }
 
-  /** A request was placed here: `front` says so with the number of its placements. */
+  /** A request was placed here by `front`, as its placement with this number. */
   onPlaced(request: PlacedRequest, front: string, placement: number, now: number): void {
     this.#seen.set(front, placement)
     this.#placedAt = now
@@ -150,7 +149,7 @@ export class LoadMeter {
     this.#chains.add(id, blocks)
   }
 
-  /** An event of a request came. Returns whether the report changed by it. */
+  /** Takes in an event of a request. Returns whether it changed the report. */
   onEvent(id: string, event: RequestEvent, now: number): boolean {
     const request = this.#open.get(id)
     if (request === undefined) return false
@@ -203,8 +202,8 @@ export class LoadMeter {
   }
 
   /**
-   * Its prompt is computed, or it ended before that; false: it was known. Without a `start` nobody knows how long
-   * it took.
+   * Its prompt is computed, or it has ended before that; false if that was known. Nothing is learned about a request
+   * without a `start`, as its prompt's time is unknown.
    */
   #prefilled(request: OpenRequest, isComputed: boolean, now: number): boolean {
     const { phase } = request
@@ -218,7 +217,7 @@ export class LoadMeter {
     return true
   }
 
-  /** The files that it had are encoded, or are not needed any more. Returns whether it had some. */
+  /** Its files are encoded, or no longer needed. Returns whether it had any. */
   #encoded(request: OpenRequest, isDone: boolean, now: number): boolean {
     const { files } = request
     if (files === 0) return false

@@ -1,17 +1,17 @@
 import { codesOf, lowestWhere, GrowingHash } from '@cllm/core'
 
-/** What a prompt is for a worker. */
+/** The work of a prompt on a worker. */
 export interface PromptWork {
   promptTokens: number
-  /** Those to compute, as expected. */
+  /** The tokens that probably have to be computed. */
   readonly ahead: number
-  /** The same, each with the tokens before it, which it attends to. */
+  /** The sum over these tokens of the number of tokens before each, to which it attends. */
   readonly pairs: number
   /** Images and sounds to encode. */
   files: number
 }
 
-/** What it is for one that holds so many leading tokens of it. */
+/** The work of a prompt on a worker that has cached its first `cached` tokens. */
 export function workOf(
   {
     promptTokens,
@@ -31,7 +31,7 @@ export function sumOf(prompts: Iterable<PromptWork>, what: keyof PromptWork): nu
   return sum
 }
 
-/** Leading blocks that two prompts share; equal hashes mean that all before is equal, too. */
+/** The number of leading blocks that two prompts share; equal hashes mean that all earlier blocks are equal, too. */
 function sharedBlocks(one: readonly number[], other: readonly number[]): number {
   const most = Math.min(one.length, other.length)
   if (most === 0 || one[0] !== other[0]) return 0
@@ -45,7 +45,7 @@ export function longestShared(
 ): number {
   let longest = 0
   for (const chain of chains) {
-    // A chain that differs at the last place that would help cannot be longer.
+    // A chain that differs right behind the longest match so far cannot have a longer one.
     if (chain.length <= longest || chain[longest] !== blocks[longest]) continue
     longest = sharedBlocks(chain, blocks)
   }
@@ -53,20 +53,20 @@ export function longestShared(
 }
 
 /**
- * The prompts that a worker's slots hold, as it appears from outside: each request takes the slot of a
- * prompt that it continues, else of the one that was used longest ago and is not in use.
+ * A model of the prompts in a worker's slots, as seen from outside: each request takes the slot of a prompt that it
+ * continues, or else the least recently used idle slot.
  */
 export class PromptChains {
   #chains: { readonly id: string; readonly blocks: readonly number[]; isOpen: boolean }[] = []
 
   constructor(private readonly slots: number) {}
 
-  /** The prompts, the last used one last. */
+  /** The prompts, the most recently used last. */
   get list(): (readonly number[])[] {
     return this.#chains.map(({ blocks }) => blocks)
   }
 
-  /** Leading blocks of a prompt that some slot holds. */
+  /** The most leading blocks of a prompt that some slot holds. */
   held(blocks: readonly number[]): number {
     return longestShared(this.list, blocks)
   }
@@ -97,17 +97,17 @@ export class PromptChains {
   }
 }
 
-/** This many blocks of a prompt are indexed: more than many prompts begin with. */
+/** The number of leading blocks of a prompt that are indexed: more than most prompts share. */
 export const indexed = 16
 
-/** Which holders have a prompt that begins with a block: most blocks have one holder, and one prompt of it. */
+/** The holders of a block, with their number of prompts that have it; a single holder with one prompt needs no map. */
 type Holders<Holder> = Holder | Map<Holder, number>
 
-/** Who holds how much of a prompt's beginning, without a look at each prompt of each holder. */
+/** Finds out how many leading blocks of a prompt each holder has, without reading every prompt of every holder. */
 export class HeldBlocks<Holder extends object> {
   readonly #holders = new Map<number, Holders<Holder>>()
 
-  /** @param chain - the hashes of a prompt's blocks, each of it and of all before it */
+  /** @param chain - the hashes of a prompt's blocks, each together with all blocks before it */
   add(holder: Holder, chain: readonly number[]): void {
     for (const hash of chain.slice(0, indexed)) {
       const held = this.#holders.get(hash)
@@ -133,8 +133,8 @@ export class HeldBlocks<Holder extends object> {
   }
 
   /**
-   * Tells each holder of a prompt's first block, and again of each further one, that it has so many of the
-   * leading blocks. Those that have {@link indexed} of them may have more.
+   * Calls back for each holder of the first block, and again for each further block, with the number of leading blocks
+   * that it has. Holders of {@link indexed} blocks may have more.
    */
   tell(blocks: readonly number[], onHeld: (holder: Holder, depth: number) => void): void {
     for (const [index, hash] of blocks.slice(0, indexed).entries()) {
@@ -146,13 +146,13 @@ export class HeldBlocks<Holder extends object> {
   }
 }
 
-/** Tokens, or characters of a text, that make a block. */
+/** The size of a block, in tokens and in characters of a text. */
 const tokenBlock = 64
 const textBlock = 256
 
 /** The blocks of a prompt, for routers. */
 export interface PromptBlocks {
-  /** A hash for each whole block and all that comes before it. */
+  /** A hash for each whole block, together with all blocks before it. */
   readonly blocks: readonly number[]
   readonly blockTokens: number
 }
@@ -160,7 +160,7 @@ export interface PromptBlocks {
 /**
  * The blocks of a prompt in tokens.
  *
- * @param scope what else must be equal for two prompts to share anything, such as the tenant
+ * @param scope prompts of different scopes share nothing, such as those of different tenants
  */
 export function blocksOfTokens(tokens: readonly number[], scope = ''): PromptBlocks {
   return { blocks: hashesOf(tokens, tokenBlock, scope), blockTokens: tokenBlock }

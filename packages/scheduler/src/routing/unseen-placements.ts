@@ -1,29 +1,28 @@
-/** A placement of this front that a report has shown: it is counted until time goes on. */
+/** A placement of this front that a report has shown at this time. */
 interface Shown {
   readonly at: number
-  /** What was known of the others when it was made. */
+  /** The value of `UnseenPlacements.known` when it was made. */
   readonly known: number
 }
 
-/** Weight of one placement in the mean. */
+/** The weight of one placement in the mean. */
 const weight = 1 / 16
 
 /**
- * Learns how many requests the other fronts have placed that no report shows yet. What reports show of
- * them between one of this front's placements and the report that shows that one was placed before it and
- * could not be seen.
+ * Learns how many requests the other fronts have placed that no report shows yet. Placements of other fronts that are
+ * reported between a placement of this front and the report that shows it were made before, and were unseen at that time.
  */
 export class UnseenPlacements {
   readonly #seen = new Map<string, Readonly<Record<string, number>>>()
   #shown: Shown[] = []
-  /** Placements of the other fronts that reports have shown. */
+  /** The number of reports that have shown new placements of other fronts. */
   known = 0
   #mean: number | undefined
 
   /** @param front - the name under which workers see this front */
   constructor(private readonly front: string) {}
 
-  /** How many are probably there; before any was learnt, one of each other front. */
+  /** The probable number of unseen placements; before anything was learned, one for each other front. */
   mean(fronts: number): number {
     return this.#mean ?? fronts - 1
   }
@@ -40,7 +39,7 @@ export class UnseenPlacements {
 
   /** A report has shown a placement that this front made when `known` was this large. */
   onShown(placedAt: number, known: number, now: number): void {
-    // What is shown at once hides nothing.
+    // A placement that is shown at once says nothing about unseen ones.
     this.#shown.push({ at: now, known: placedAt === now ? Infinity : known })
   }
 

@@ -5,14 +5,15 @@ import type { WorkerReport } from './load-meter.js'
 import { UnseenPlacements } from './unseen-placements.js'
 
 /**
- * The workers that one front knows: their last reports, and what the front has placed since, so that a
- * burst does not follow an old report to the same worker.
+ * The workers that one front knows: their last reports, and the front's placements since then, so that a burst of
+ * requests does not follow an old report to the same worker.
  */
 export class WorkerTable {
-  /** The time of the last question, and the request that it was for. */
+  /** The time of the present placement. */
   now = 0
+  /** The request that is being placed. */
   request: RequestToPlace | undefined
-  /** @internal Counts the questions: what depends on the request and on what the workers hold is of one of them. */
+  /** @internal The number of the present placement, for which cached values are valid. */
   question = 1
   #isAnswered = false
   readonly #workers = new Map<string, KnownWorker>()
@@ -20,13 +21,13 @@ export class WorkerTable {
   #sorted: KnownWorker[] | undefined
   #placements = 0
   #fronts: number | undefined
-  /** @internal Changes with what {@link usual} says. */
+  /** @internal Changes whenever {@link usual} does. */
   version = 0
-  /** @internal What the workers' prompts begin with. */
+  /** @internal The index of the prompts that the workers hold. */
   readonly blocks = new HeldBlocks<KnownWorker>()
   #usual: Partial<Record<Cost, number | undefined>> = {}
 
-  /** @internal What other fronts have placed and no report shows. */
+  /** @internal The estimated placements of other fronts that no report shows yet. */
   readonly unseen: UnseenPlacements
 
   /** @param front the name under which workers see this front */
@@ -56,7 +57,7 @@ export class WorkerTable {
     this.#changed()
   }
 
-  /** A worker is gone, and what was on it. */
+  /** A worker is gone, with all its requests. */
   delete(id: string): void {
     this.unseen.forget(id)
     const gone = this.#workers.get(id)
@@ -69,7 +70,7 @@ export class WorkerTable {
     this.#changed()
   }
 
-  /** Whether a worker may get requests: not while it drains, and not while it is silent. */
+  /** Sets whether a worker may get requests: not while it drains, and not while it sends no reports. */
   setEligible(id: string, isEligible: boolean): void {
     const known = this.#workers.get(id)
     if (known === undefined || known.isEligible === isEligible) return
@@ -102,15 +103,14 @@ export class WorkerTable {
     return number
   }
 
-  /** Takes a placement back that the worker was never told of. */
+  /** Withdraws a placement that the worker was never told about. */
   unplace(id: string, number: number): void {
     this.#workers.get(id)?.unplace(number)
     this.#isAnswered = false
   }
 
   /**
-   * Notes that a request on this worker has ended, before any report that shows it: its slot is free for the next one
-   * at once.
+   * Notes that a request on this worker has ended, before a report shows it, so that its slot counts as free at once.
    */
   end(id: string, promptTokens: number): void {
     this.#workers.get(id)?.end(promptTokens)
@@ -124,7 +124,7 @@ export class WorkerTable {
     this.blocks.tell(request.blocks, (worker, depth) => worker.onHeld(depth))
   }
 
-  /** @internal The most fronts that a worker has seen. */
+  /** @internal The largest number of fronts that a worker has seen. */
   get fronts(): number {
     if (this.#fronts !== undefined) return this.#fronts
     let most = 1
@@ -132,7 +132,7 @@ export class WorkerTable {
     return (this.#fronts = most)
   }
 
-  /** @internal A cost of the other workers, for those that have none yet. */
+  /** @internal The mean cost of the measured workers, for workers without measurements. */
   usual(cost: Cost): number {
     const known = this.#usual[cost]
     if (known !== undefined) return known

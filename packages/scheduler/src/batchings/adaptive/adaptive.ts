@@ -10,32 +10,32 @@ import {
 } from './prompt-chunks.js'
 import { limitsOf, sloOption, positive } from '../../kit/options.js'
 
-/** Without a limit, decoding gets at least this share of the time beside prompts. */
+/** Without a latency limit, decoding gets at least this share of the time while prompts are computed. */
 const decodeShare = 2 / 9
-/** This share of a limit between two tokens is planned: a chunk may be a quarter longer, and estimates err. */
+/** The share of an ITL limit that is planned, as chunks may be a quarter longer and estimates are inexact. */
 const limitShare = 0.8
-/** Without decoding requests to stall, a step only has to end soon enough for arrivals and cancels. */
+/** The longest step while no request decodes: it only delays arrivals and cancels. */
 const idleTargetMs = 1000
-/** A client that comes while only batches are computed waits no longer than this for their step. */
+/** The longest step while only the batch lane is computed: a client that arrives has to wait for it. */
 const batchTargetMs = 100
-/** A decode step waits at most this share of its own time for requests that are due. */
+/** The longest wait of a decode step for requests that are expected, as a share of the step. */
 const waitShare = 1 / 5
-/** Decodes and prompts share a step where that saves this share of the decode. */
+/** Decodes and prompts share a step if that saves at least this share of the decode. */
 const worthJoining = 1 / 6
-/** Decisions until they share one though that seems worse. */
+/** The pace, in decisions, of trials of a shared step although it seems worse. */
 const trialPace = { first: 1, factor: 2, longest: 16 }
 
-/** What the costs check themselves. */
+/** The saved costs; each part is checked by the fit that recalls it. */
 const learnedCosts = z.object({ steps: z.unknown(), joint: z.unknown() }).partial()
 
 /**
- * Spends a limited time on prompts between two tokens of the sequences that decode, by costs
- * learned from the steps that ran: what their limits leave, or else a multiple of what decoding takes.
- * Where decoding alone takes longer, prompts still make progress before every other step.
+ * Spends a limited time on prompts between two tokens of the decoding requests, by costs learned from earlier steps: the
+ * time that the ITL limits leave or, without limits, a multiple of a decode. If decoding alone exceeds the limit, prompts
+ * still make progress before every other step.
  *
- * Where a step can decode and compute prompts for less than two steps, as on a GPU, it does both.
- * Elsewhere it does one of the two. A first token then need not wait for the next tokens of the
- * others, which come no later for it, and costs are learned apart.
+ * If one step that decodes and computes prompts is cheaper than two, as on a GPU, it does both. Otherwise a step does one
+ * of the two: a first token then does not wait for the next tokens of other requests, which are not delayed by it, and
+ * the costs of both are learned separately.
  */
 export const adaptive = defineBatching({
   name: 'adaptive',
@@ -56,10 +56,10 @@ export const adaptive = defineBatching({
     const jointTrials = new TrialPace(trialPace)
     const anticipation = new Anticipation()
     const limits = limitsOf(slo)
-    /** By group: when the first step began that left out its requests that decode, since their last token. */
+    /** By step group: when the first step without its decoding requests began, since their last token. */
     const leftOut = new Map<string | undefined, number>()
 
-    /** Milliseconds between two tokens of these requests. */
+    /** The target in milliseconds for the time between two tokens of these requests. */
     const targetOf = (decoding: readonly SequenceView[], prompts: number): number => {
       if (targetStepMs !== 'auto') return targetStepMs
       if (decoding.length === 0) return idleTargetMs
@@ -76,7 +76,7 @@ export const adaptive = defineBatching({
       return request.arrival + ttft - now
     }
 
-    /** How many prompt tokens may share a step with decodes, where that saves enough or is to be tried; else 0. */
+    /** The number of prompt tokens that may share a step with decodes, if that saves enough or a trial is due; else 0. */
     const tokensBeside = (decodes: Decodes, room: number): number => {
       if (jointCosts.savedMs(decodes) > worthJoining * decodes.ms) return room
       return jointTrials.isDue() ? Math.min(room, jointCosts.tokensBeside(decodes)) : 0
@@ -103,20 +103,20 @@ export const adaptive = defineBatching({
         if (decoding.length === 0) leftOut.delete(group)
         const leftOutSince = leftOut.get(group)
         const mayLeaveOut = leftOutSince === undefined
-        // Of groups that have ended nothing is kept.
+        // Forgets groups that have ended.
         if (state.delayed === undefined && leftOut.size > 1) leftOut.clear()
         if (decoding.length > 0 && mayLeaveOut && state.waiting.size < slots) {
           const wakeAt = anticipation.waitUntil(now, decodeMs * waitShare)
           if (wakeAt !== undefined) return { admit: [], run: [], wakeAt }
         }
-        // Most steps: no prompt runs or may.
+        // Most steps: there are no prompts to compute.
         if (prompts === 0) {
           leftOut.delete(group)
           return stepOf(state, [], decoding.slice(0, batchSize))
         }
 
         const waiting = next[Symbol.iterator]()
-        // Prompts that have begun come first, and only then those that wait.
+        // Prompts in progress come before those of waiting requests.
         const first = prefilling.length > 0 ? undefined : waiting.next().value
         const inOrder =
           first === undefined
@@ -126,7 +126,7 @@ export const adaptive = defineBatching({
         const others = state.delayed?.filter(({ remainingTokens }) => remainingTokens === 1) ?? []
         const targetMs = targetOf([...decoding, ...others], prompts)
         const stepMs = Math.min(targetMs, isForBatches ? batchTargetMs : Infinity)
-        // Both at once …
+        // Decodes and prompts in one step …
         const roomBeside = chunkMultiple > 1 ? 0 : batchSize - decoding.length
         if (decoding.length > 0 && roomBeside > 0 && mayLeaveOut) {
           const decodes = { count: decoding.length, ms: decodeMs }
@@ -138,7 +138,7 @@ export const adaptive = defineBatching({
             return stepOf(state, jointChunks(inOrder, jointCosts, room), decoding)
           }
         }
-        // … or prompts, in what the next tokens leave of the time between two, or else decodes.
+        // … or prompts alone, if the target leaves time for them before the next decode; otherwise decodes alone.
         const chunks = chooseChunks(inOrder, costs, {
           ms: stepMs - decodeMs - (now - (leftOutSince ?? now)),
           tokens: batchSize,
@@ -191,7 +191,7 @@ function stepOf(
   return { admit, run }
 }
 
-/** The prompts that may be computed now: first those that were read, then those that wait and have slots. */
+/** The prompts that can be computed now: first those in `read`, then waiting ones as long as there are slots. */
 function* inTurn(
   read: readonly SequenceView[],
   waiting: Iterator<SequenceView>,
@@ -205,26 +205,25 @@ function* inTurn(
   }
 }
 
-/** The share of ends that must have been followed before another one is waited for. */
+/** A follower is only waited for if more than this share of ended requests had one. */
 const worthWaiting = 0.5
-/** How much each end counts for that share. */
+/** The weight of each ended request in that share. */
 const weight = 1 / 8
-/** Starts high, so that waiting is tried: without it, a client finds busy cores and returns later. */
+/** The initial share. High, so that waiting is tried: without waiting, clients find busy cores and return later. */
 const shareAtFirst = 0.75
 
 /**
- * Expects the next request of a client whose last one has just ended. Clients that send one request
- * after the other come back within milliseconds, just too late for the step that begins at once: a
- * step later for them, and a hole among the slots meanwhile. Where experience says that they come,
- * a step waits for them a moment (anticipatory scheduling: Iyer and Druschel, SOSP '01).
+ * Anticipates the next request of a client whose last one has just ended. Clients that send one request after the other
+ * return within milliseconds, just too late for the next step: they would lose a step, with a slot empty meanwhile. If
+ * recent clients returned, a step waits for them a moment (anticipatory scheduling: Iyer and Druschel, SOSP '01).
  */
 class Anticipation {
-  /** When the requests ended whose followers are still due, the oldest first. */
+  /** The ends of requests whose followers are still expected, the oldest first. */
   #due: number[] = []
   #share = shareAtFirst
   #patienceMs = 0
 
-  /** Learns from a request that has ended as it should, or has come. */
+  /** Learns from requests that are done, and from those that arrive. */
   observe(event: SchedulerEvent): void {
     if (event.type === 'finished' && event.request.state === 'done') this.#due.push(event.now)
     if (event.type !== 'queued') return
@@ -233,9 +232,9 @@ class Anticipation {
   }
 
   /**
-   * Until when to wait for the requests that are due, or undefined when it is not worth it.
+   * Until when to wait for the expected requests, or undefined if it is not worth it.
    *
-   * @param patienceMs - how long after an end its follower is waited for
+   * @param patienceMs - how long after the end of a request its follower is waited for
    */
   waitUntil(now: number, patienceMs: number): number | undefined {
     this.#patienceMs = patienceMs

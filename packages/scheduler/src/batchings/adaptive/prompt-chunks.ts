@@ -7,35 +7,35 @@ import {
 } from '@cllm/core'
 import { cachedTokens } from '../../kit/ranked-orders.js'
 
-/** What a step computes of a prompt. */
+/** The part of a prompt that a step computes. */
 export interface PromptChunk extends Chunk {
   readonly request: SequenceView
 }
 
-/** What a step has room for. */
+/** The room of a step. */
 interface Room {
   /** Milliseconds for prompts. */
   readonly ms: number
   readonly tokens: number
-  /** Chunks of a multiple of this many tokens are computed fastest. */
+  /** Chunks whose length is a multiple of this are computed fastest. */
   readonly multiple: number
-  /** Whether a prompt makes progress though it does not fit. */
+  /** Whether a prompt must make progress even if it does not fit. */
   readonly mustProgress: boolean
   /** Requests that a shorter step would serve sooner, including the requests in the step. */
   readonly waiting: number
 }
 
-/** The smallest chunk of a prompt that is not its end. */
+/** The fewest tokens of a chunk that is not the end of its prompt. */
 const fewestTokens = 16
-/** A chunk may be this much longer than what fits when that saves another one. */
+/** A chunk may be longer than what fits by this factor, if that saves another chunk. */
 const stretch = 1.25
 
 /**
- * What a step computes of the prompts that are next.
+ * Chooses the chunks of the next prompts that a step computes.
  *
- * Prompts are computed whole, one after the other, so that the first to come is the first to finish.
- * Prompts share a step when the time that this saves for all waiting requests is more than the delay
- * of the prompts in it. A prompt that does not fit is cut, alone in its step.
+ * Prompts are computed whole, one after the other, so that the first to arrive is the first to finish. Several share a
+ * step if that saves all waiting requests more time than it delays the prompts in the step. A prompt that does not fit is
+ * cut, alone in its step.
  */
 export function chooseChunks(
   prompts: Iterable<SequenceView>,
@@ -75,9 +75,8 @@ export function chooseChunks(
 }
 
 /**
- * Chunks are of one length, or of whole multiples where these are faster. What is left over comes
- * first, where attention has the least to read: 63 tokens behind 1,280 take over three times as long
- * as 64 on a CPU.
+ * The length of the next chunk: chunks are equally long, or multiples of `multiple`. The remainder comes first, where
+ * attention has the least to read: on a CPU, 63 tokens behind 1,280 take over three times as long as 64.
  */
 function firstChunk(remaining: number, fitting: number, multiple: number): number {
   if (multiple === 1 || fitting < multiple) {
@@ -87,22 +86,22 @@ function firstChunk(remaining: number, fitting: number, multiple: number): numbe
   return remaining - (Math.ceil(remaining / chunk) - 1) * chunk
 }
 
-/** Of the time until a first token is late, this share is planned: estimates err, others come between. */
+/** The share of the time until a first token is late that is planned, as estimates are inexact and others arrive. */
 const slackShare = 0.9
-/** Sizes that are compared are this far apart. */
+/** The ratio of neighbouring sizes that are compared. */
 const growth = 1.2
 
-/** What a joint step has room for. */
+/** The room of a step that decodes, too. */
 interface JointRoom {
   /** Milliseconds of the step, at most. */
   readonly ms: number
   readonly tokens: number
   readonly decodes: Decodes
-  /** Requests that a longer step delays: those that decode, and those that wait for their slots. */
+  /** The number of requests that a longer step delays: decoding ones, and those waiting for their slots. */
   readonly delayed: number
-  /** Prompts that run or may. */
+  /** The number of prompts that are in progress or could be. */
   readonly prompts: number
-  /** Milliseconds until a prompt's first token is late; below 0: it is. Infinity: never. */
+  /** Milliseconds until a prompt's first token is late; negative: it is late; Infinity: no limit. */
   readonly slackMs: (request: SequenceView) => number
 }
 
