@@ -1,7 +1,7 @@
 import type { Clock, Random, TimerOptions } from './contracts/services.js'
 import TinyQueue from 'tinyqueue'
 
-/** A timer of more milliseconds (24.8 days) would go off at once. */
+/** The longest delay of a JavaScript timer (24.8 days): a longer one would fire at once. */
 const longest = 2 ** 31 - 1
 
 /** Real time: the monotonic clock, moved to the epoch at start-up. */
@@ -25,11 +25,11 @@ export const systemClock: Clock = Object.freeze({
   },
 })
 
-/** Drawn together: asking for one number takes as long as for all of these. */
+/** Numbers are generated in batches: one number takes as long as all of these. */
 const drawn = new Uint32Array(1024)
 let used = drawn.length
 
-/** Numbers of the operating system's generator. */
+/** Random numbers from the operating system. */
 export const systemRandom: Random = Object.freeze({
   uint32() {
     if (used === drawn.length) {
@@ -52,7 +52,7 @@ export class SimulatedClock implements Clock {
   #now: number
   readonly #timers = new TinyQueue<Timer>([], (a, b) => a.at - b.at || a.turn - b.turn)
   #turns = 0
-  /** What `wall()` is ahead of `now()`: for how long the machine slept, or by how much its clock was set. */
+  /** How far `wall()` is ahead of `now()`, as after the machine slept or its clock was set. */
   aheadMs = 0
 
   constructor(start = 0) {
@@ -116,8 +116,7 @@ export async function pause(clock: Clock, ms: number, signal?: AbortSignal): Pro
 }
 
 /**
- * The answer, or what `late` gives when it has not come by then. An answer that comes later is not heard, and its
- * failure neither.
+ * The answer, or the result of `late` if the answer takes longer than `ms`. A later answer, or its failure, is ignored.
  *
  * @param ms - milliseconds from now
  * @throws what the answer or `late` throws

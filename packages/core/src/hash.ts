@@ -1,25 +1,25 @@
-/** Mixes 32 bits so that each one changes half of the others: MurmurHash3's finalizer (A. Appleby). */
+/** Mixes 32 bits so that each input bit affects all others: MurmurHash3's finalizer (A. Appleby). */
 export function mixBits(value: number): number {
   let mixed = Math.imul(value ^ (value >>> 16), 0x85ebca6b)
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35)
   return (mixed ^ (mixed >>> 16)) >>> 0
 }
 
-/** The hash of `start` and then these integers: 32 well-mixed bits. */
+/** The 32-bit hash of these integers, beginning with the hash `start`. */
 export function hashTokens(start: number, values: readonly number[]): number {
   let hash = start
   for (const value of values) hash = extendHash(hash, value)
   return hash
 }
 
-/** The hash of what was hashed before and one more integer. */
+/** Extends a hash by one integer. */
 export function extendHash(hash: number, value: number): number {
   return mixBits(Math.imul(hash, 0x01000193) ^ Math.imul(value + 1, 0x9e3779b1))
 }
 
 /**
- * The next of a sequence of 32-bit numbers that goes through all of them (the generator of "Numerical
- * Recipes"). Its high bits are good enough for made-up tokens; its low bits are not.
+ * The next number of a linear congruential generator with the full period of 2³² (the one of "Numerical Recipes"). Its
+ * high bits are good enough for synthetic tokens; its low bits are not.
  *
  * @param state the number before
  */
@@ -34,12 +34,12 @@ export function codesOf(text: string): Uint16Array {
   return codes
 }
 
-/** A hash of 53 bits that grows with what is added: two independent ones of 32 bits. */
+/** An incremental hash of 53 bits, made of two independent 32-bit hashes. */
 export class GrowingHash {
   #high = 0x2545f491
   #low = 0x61c88647
 
-  /** Adds the integers from index `from` up to `to`; returns the hash of all that was added, in its order. */
+  /** Adds the integers from index `from` up to `to`; returns the hash of all integers so far, in their order. */
   add(values: ArrayLike<number>, from = 0, to = values.length): number {
     let high = this.#high
     let low = this.#low

@@ -24,14 +24,14 @@ export const lru = defineModelScheduler({
   create: () => scheduler,
 })
 
-/** Another scheduler, checked: from the first decision that fails or cannot be carried out on, `lru` decides. */
+/** Checks another scheduler's decisions: after the first one that throws or is invalid, `lru` decides. */
 export class CheckedModelScheduler implements ModelScheduler {
   constructor(
     private chosen: ModelScheduler,
     private readonly logger: Logger,
   ) {}
 
-  /** What the chosen scheduler decides, or `lru`. */
+  /** The decision of the chosen scheduler, or of `lru` if that fails. */
   decide(models: readonly ModelView[], now: number): ModelDecision {
     try {
       const decision = this.chosen.decide(models, now)

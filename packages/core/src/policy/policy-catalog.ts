@@ -170,7 +170,7 @@ export function composePolicy(
 
 function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' | 'options'> {
   const groups = new StepGroups()
-  /** Whether a request was ever of a step group: most often none is. */
+  /** Whether a request with a step group was ever seen; usually there is none. */
   let areInGroups = false
   /** Whether it may admit in any step. */
   const canAdmit = batching.inGroups !== true
@@ -180,7 +180,7 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       const canPreempt = given.freeSlots === 0 && canAdmit
       const victims = canPreempt ? (synchronous(order.preempt?.(given), 'preempt') ?? []) : []
       let state = victims.length === 0 ? given : withoutVictims(given, victims)
-      // While nothing runs, no slot is worth keeping.
+      // While nothing runs, slots are not held back.
       if (state.freeSlots > 0 && state.waiting.size > 0 && state.running.length > 0 && canAdmit) {
         const held = synchronous(order.hold?.(state), 'hold') ?? 0
         if (held > 0) state = { ...state, freeSlots: Math.max(0, state.freeSlots - held) }
@@ -189,7 +189,7 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       if (reject.length > 0) next = without(next, new Set(reject.map(({ id }) => id)))
       const preempt = victims.map(({ id }) => id)
       if (areInGroups) return { preempt, reject, ...stepOf(batching, groups, state, next) }
-      // An order counts from when it is asked, so it always is where a slot may be given.
+      // The order is always read where a slot can be given, as orders may keep count of that.
       if (state.running.length === 0 || (canAdmit && state.freeSlots > 0)) {
         const rest = next[Symbol.iterator]()
         const first = rest.next()
@@ -205,7 +205,7 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       else if (areInGroups) groups.onStep(event)
       const told: unknown = batching.observe?.(event)
       const toldToo: unknown = order.observe?.(event)
-      // One that is async after all: who asked this policy takes care of its rejection.
+      // An async `observe`, against the contract: the caller of this policy handles its rejection.
       const isAsync = told instanceof Promise || toldToo instanceof Promise
       return isAsync ? (Promise.all([told, toldToo]) as unknown as void) : undefined
     },
@@ -215,7 +215,7 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
   }
 }
 
-/** @throws TypeError where an order says nothing that can be gone through */
+/** @throws TypeError if an order returns something that is not iterable */
 export function nextOf(order: Order, state: SchedulerState): Iterable<SequenceView> {
   const next = synchronous(order.next(state), 'next')
   if (typeof next?.[Symbol.iterator] === 'function') return next
@@ -223,7 +223,7 @@ export function nextOf(order: Order, state: SchedulerState): Iterable<SequenceVi
   throw new TypeError(`next: expected an iterable of waiting requests, got ${came}`)
 }
 
-/** The step of the group whose turn it is; where its requests wait for others, of the next one. */
+/** The step of the group whose turn it is; if its requests wait for others, the next group's. */
 function stepOf(
   batching: Batching,
   groups: StepGroups,
@@ -241,7 +241,7 @@ function stepOf(
   return first ?? { admit: [], run: [] }
 }
 
-/** What is next, the first of it read already. */
+/** The next requests, where the first one was read already. */
 function* begun(first: SequenceView, rest: Iterator<SequenceView>): Requests {
   yield first
   for (let next = rest.next(); next.done !== true; next = rest.next()) yield next.value

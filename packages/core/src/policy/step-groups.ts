@@ -9,43 +9,43 @@ export type Requests = Iterable<SequenceView>
 type Group = string | undefined
 type StepEvent = Extract<SchedulerEvent, { readonly type: 'step' }>
 
-/** What a batching sees of a state when only one step group may run. */
+/** The state as a batching sees it, narrowed to one step group. */
 export interface GroupView {
   readonly group: Group
   readonly state: SchedulerState
   readonly next: Iterable<SequenceView>
-  /** Puts the requests of other groups that get a slot, too, among those that the batching admits. */
+  /** Merges the requests of other groups that get a slot into those that the batching admits. */
   readonly withOthers: (admit: readonly string[]) => readonly string[]
 }
 
-/** Steps of a turn at least: what a change of adapters costs is shared by this many. */
+/** The fewest steps of a turn, which share the cost of switching adapters. */
 export const stepsPerTurn = 4
 
-/** Turns become so long that changes take this share of the time of the steps, */
+/** Turns are so long that switching takes at most this share of the steps' time … */
 const changeShare = 0.25
-/** unless the others would wait longer than this for their next token. */
+/** … unless other groups would wait longer than this for their next token. */
 const mostWaitMs = 200
-/** The weight of the last change in what one costs. */
+/** The weight of the latest switch in the learned cost. */
 const newest = 0.25
 
 /**
- * Narrows a state to one step group. The groups that run take turns: none waits longer than for one turn of each
- * other one. A turn has {@link stepsPerTurn} steps, or more where a change costs more than that is worth: 30 ms on a
- * GPU whose steps take 5. Which request gets a free slot is the order's decision alone: one of another group gets it,
- * too, and is computed when it is its group's turn.
+ * Narrows a state to one step group. Groups with running requests take turns: a group waits at most for one turn of each
+ * other group. A turn has {@link stepsPerTurn} steps, or more if switching is expensive, such as 30 ms on a GPU whose steps
+ * take 5. The order alone decides which request gets a free slot: a request of another group can get it, and is computed
+ * in its group's turn.
  */
 export class StepGroups {
-  /** By their turns: the one whose turn has ended last is at the end. */
+  /** The groups in the order of their turns; the group whose turn has just ended is the last. */
   #turns: readonly Group[] = []
-  /** The one that ran last, and the steps of its turn so far. */
+  /** The group whose turn it is, and the number of its steps so far. */
   #last: { readonly group: Group; readonly steps: number } | undefined
-  /** The steps since the last change: their group, number and milliseconds; NaN: one computed prompts. */
+  /** The steps since the last switch: group, number and milliseconds (NaN: one of them computed prompts). */
   #since: { readonly group: Group; readonly steps: number; readonly ms: number } | undefined
   #changeMs = 0
-  /** Of a step long after a change; Infinity: none was seen. */
+  /** Milliseconds of a step long after a switch; Infinity: none was seen. */
   #stepMs = Infinity
 
-  /** The group has its step. One that computes prompts is a turn of its own; of nothing, it is none. */
+  /** The group ran a step. A step that computes prompts is a whole turn; an empty one does not count. */
   ran(group: Group, run: readonly { readonly tokens: number }[]): void {
     if (run.length === 0) return
     const last = this.#last
@@ -56,15 +56,15 @@ export class StepGroups {
     this.#last = isOver ? undefined : { group, steps }
     if (this.#turns.length === 1 && this.#turns[0] === group) return
     const others = this.#turns.filter((other) => other !== group)
-    // one whose turn another one took, as it had nothing to run, waits for the next
+    // a group that lost its turn to another one, as it had nothing to run, waits for its next turn
     const left = isSame || last === undefined || !others.includes(last.group) ? [] : [last.group]
     const waiting = [...others.filter((other) => !left.includes(other)), ...left]
     this.#turns = isOver ? [...waiting, group] : [group, ...waiting]
   }
 
   /**
-   * A step was computed. What the first ones after a change take longer than the {@link stepsPerTurn}th is what the
-   * change costs: a GPU's driver prepares the new graph in the second one, too.
+   * A step was computed. The cost of a switch is what the first steps take longer than the {@link stepsPerTurn}th, as a
+   * GPU's driver also prepares the new graph in the second step.
    */
   onStep({ durationMs, prefillTokens, parts }: StepEvent): void {
     const before = this.#since
@@ -86,17 +86,17 @@ export class StepGroups {
   }
 
   /**
-   * The views of the groups that can run, by their turns; the first is meant to be used.
+   * The views of the groups that can run, in the order of their turns. Use the first one that has something to run.
    *
-   * @param next - the waiting requests in the order in which they are to be admitted
-   * @param inGroups - whether a batch is whole when it begins: then requests of another group wait until
-   *   it has ended
+   * @param next - the waiting requests in the order of admission
+   * @param inGroups - whether the batching admits whole batches: then requests of another group wait until a batch has
+   *   ended
    */
   *views(state: SchedulerState, next: Requests, inGroups: boolean): Iterable<GroupView> {
     const waiting = new Lookahead(next)
     const running = new Set([state.running[0] ?? waiting.at(0), ...state.running].map(groupOf))
     const known = this.#turns.filter((group) => running.has(group))
-    // A group that is new waits for those that were there before it.
+    // New groups come after the known ones.
     this.#turns = [...known, ...[...running].filter((group) => !known.includes(group))]
     for (const group of this.#turns) {
       yield viewOf(group, state, waiting, inGroups ? 0 : state.freeSlots)
@@ -110,7 +110,7 @@ function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: 
   const others: string[] = []
   const isOther = (request: SequenceView | undefined): boolean =>
     request !== undefined && request.stepGroup !== group
-  // Those at the head get their slots even if the batching looks at none that waits.
+  // Requests of other groups at the head get their slots even if the batching reads no waiting request.
   let at = 0
   for (; at < slots && isOther(waiting.at(at)); at++) others.push(waiting.at(at)!.id)
   function* own(): Iterable<SequenceView> {
@@ -137,7 +137,7 @@ function narrowed(state: SchedulerState, group: Group): SchedulerState {
   return { ...state, running, delayed }
 }
 
-/** The beginning of an order, which is read no further than it is asked for. */
+/** The beginning of an order, which is only read as far as needed. */
 class Lookahead {
   readonly #read: SequenceView[] = []
   readonly #rest: Iterator<SequenceView>
