@@ -69,9 +69,8 @@ export async function spawnEngine(
 ): Promise<EngineProcess> {
   throwIfCancelled(signal)
   let child: ChildProcess | undefined
-  let { log } = settings
+  let { log, skipsAdapters = false } = settings
   const { maxQueuedRequests, requestTimeoutMs } = settings.options
-  let skipsAdapters = false
   const start = (): EngineLink => {
     const own = { adapters: adapters?.() ?? settings.adapters ?? [], skipsAdapters }
     const started = startChild({ ...settings, ...own, log }, env)

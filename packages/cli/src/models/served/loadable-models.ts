@@ -47,6 +47,8 @@ export class LoadableModels {
   /** Where states of models wait that are not in memory, from the first engine on. */
   unloaded: UnloadedStates | undefined
   readonly #engines = new Set<EngineProcess>()
+  /** Models that were loaded: an adapter whose file went since then is no reason not to load them again. */
+  readonly #wereLoaded = new Set<string>()
   readonly #sources: ModelSources
   #logLevel: string | undefined
 
@@ -201,6 +203,7 @@ export class LoadableModels {
       {
         ...settings,
         ...shares,
+        skipsAdapters: this.#wereLoaded.has(model.name),
         ...(unloaded && { cache: { ram: 0, ...settings.cache, unloaded } }),
       },
       {
@@ -218,6 +221,7 @@ export class LoadableModels {
     )
     if (this.#logLevel !== undefined) engine.setLogLevel(this.#logLevel)
     this.#engines.add(engine)
+    this.#wereLoaded.add(model.name)
     void engine.ended.then(() => this.#engines.delete(engine))
     return engine
   }

@@ -152,6 +152,8 @@ t.test('adapters are models, and requests choose them', async (t) => {
     /added/,
   )
   t.equal(await tell(t, url, { model: 'stories:sailor' }), pirate)
+  t.equal((await post(url, '/models/unload', { model: 'stories' })).status, 200)
+  t.equal(await tell(t, url, { model: 'stories:sailor' }), pirate, 'loaded again without it')
   await stop(t, server)
   t.match(await server.errors, /nothing.*left out/)
 })
