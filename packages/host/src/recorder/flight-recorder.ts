@@ -129,19 +129,13 @@ export class FlightRecorder {
   onExit(reason: string): void {
     const wasReady = this.#changes.at(-1)?.change === 'ready'
     this.#changed({ atMs: this.clock.now(), change: 'gone', reason })
-    const recording = this.isOn && wasReady ? this.recording(reason) : undefined
-    if (recording !== undefined) this.options.onCrash(recording)
+    const parts = this.isOn && wasReady ? this.parts(reason) : undefined
+    if (parts !== undefined) this.options.onCrash(writeRecording(parts))
   }
 
   statistics(): RecorderStatistics {
     this.#forget()
     return { arrivals: this.#arrivals.length, steps: this.#steps.length, bytes: this.#bytes }
-  }
-
-  /** The recording; undefined before the first engine is ready. */
-  recording(reason: string): Recording | undefined {
-    const parts = this.parts(reason)
-    return parts && writeRecording(parts)
   }
 
   /** What a recording is made of; undefined before the first engine is ready. */

@@ -22,18 +22,12 @@ export class TelemetryTap {
   #before: Asked = { policyFaults: 0, interruptedSteps: 0 }
   /** Of all of them, when they were asked last. */
   #last = this.#before
-  #isClosing = false
 
   constructor(private readonly recorder: FlightRecorder) {}
 
   /** The name of the active policy. */
   get policy(): string | undefined {
     return this.recorder.policy?.policy
-  }
-
-  /** From now on the exit of an engine is intended. */
-  close(): void {
-    this.#isClosing = true
   }
 
   /** An engine sent a message. */
@@ -49,17 +43,16 @@ export class TelemetryTap {
     this.#counters.busyMs = this.#busyMsBefore + busyMs
   }
 
-  /** An engine exited. */
-  onExit(reason: string): void {
+  /** An engine exited, by itself or as it was to. */
+  onExit(reason: string, isIntended: boolean): void {
     this.#busyMsBefore = this.#counters.busyMs
     this.#before = { ...this.#last, ...pastParts(this.#last) }
-    if (!this.#isClosing) this.recorder.onExit(reason)
+    if (!isIntended) this.recorder.onExit(reason)
   }
 
   /** A client sends a message. */
   onClientMessage(message: ToEngine): void {
     if (message.type === 'submit') this.recorder.onArrival(message.id, message.request)
-    else if (message.type === 'call' && message.name === 'close') this.#isClosing = true
   }
 
   /**

@@ -116,7 +116,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       link.channel.onMessage((message) => void (this.#link === link && this.#receive(message)))
       link.channel.onClose((reason) => {
         if (this.#link !== link) return
-        this.telemetry.onExit(reason)
+        this.telemetry.onExit(reason, this.#isClosing)
         this.#onExit(reason)
         for (const listener of this.#onState) listener(this.state)
       })

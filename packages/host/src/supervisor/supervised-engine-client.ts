@@ -39,19 +39,17 @@ export class SupervisedEngineClient extends RemoteEngineClient {
   readonly gone: Promise<string>
   readonly #supervisor: EngineSupervisor
   readonly #recorder: FlightRecorder
-  readonly #telemetry: TelemetryTap
 
   constructor({ start, options, ...parts }: SupervisedEngineParts) {
     const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
     const all = { ...defaultSupervisorOptions, ...options }
     const recorder = new FlightRecorder(clock, { ...defaultRecorderOptions, ...parts.recorder })
-    const telemetry = new TelemetryTap(recorder)
-    const supervisor = new EngineSupervisor(start, all, clock, random, logger, telemetry)
+    const tap = new TelemetryTap(recorder)
+    const supervisor = new EngineSupervisor(start, all, clock, random, logger, tap)
     super(supervisor, random)
     this.gone = supervisor.gone
     this.#supervisor = supervisor
     this.#recorder = recorder
-    this.#telemetry = telemetry
   }
 
   /** The state of the engine. */
@@ -86,7 +84,6 @@ export class SupervisedEngineClient extends RemoteEngineClient {
 
   /** Ends the engine at once, for good. */
   kill(): void {
-    this.#telemetry.close()
     this.#supervisor.kill()
   }
 }
