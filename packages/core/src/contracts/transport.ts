@@ -51,7 +51,8 @@ export interface ModelUrgency {
 export interface OpenOptions {
   /**
    * From the first call on, the model stays in memory until this signal fires; calls after that fail
-   * with `cancelled`. Default: each call and each request by itself holds it.
+   * with `cancelled`. Default, and always for batches (by `urgency`), which give way to clients: each
+   * call and each request by itself holds it.
    */
   readonly until?: AbortSignal
   /**

@@ -9,7 +9,7 @@ import type {
   OpenOptions,
   Recording,
 } from '@cllm/core'
-import { cancelled, CllmError, defined } from '@cllm/core'
+import { cancelled, CllmError, defined, isOfBatch } from '@cllm/core'
 import { CallForwarder, callTraits } from '../remote/engine-calls.js'
 import { unlessAborted, watchStream } from '../client/wrapping.js'
 import { duplicate, InFlightRequest } from '../fleet/in-flight-request.js'
@@ -25,6 +25,8 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   /** The lease that is held until the signal fires. */
   #leasing: Promise<Lease> | undefined
   #leased: Lease | undefined
+  /** Absent for batches: what gives way to clients holds no model that theirs may need the memory of. */
+  readonly #until: AbortSignal | undefined
 
   constructor(
     private readonly loader: ModelLoader,
@@ -33,6 +35,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     private readonly clock: Clock,
   ) {
     super()
+    this.#until = isOfBatch(options.urgency ?? {}) ? undefined : options.until
   }
 
   submit(request: GenerateRequest, options: SubmitOptions = {}): GenerateEvents {
@@ -84,7 +87,8 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 
   #leaseNow(): Lease | undefined {
-    const { until, keepAliveMs } = this.options
+    const { keepAliveMs } = this.options
+    const until = this.#until
     if (this.#leased !== undefined || until?.aborted === true) return this.#leased
     const lease = this.loader.holdNow(this.model, keepAliveMs)
     return lease === undefined || until === undefined ? lease : this.#keep(lease, until)
@@ -96,7 +100,8 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     failure: () => CllmError,
     urgency: ModelUrgency = this.options.urgency ?? {},
   ): Promise<Lease> {
-    const { until, keepAliveMs } = this.options
+    const { keepAliveMs } = this.options
+    const until = this.#until
     const hold = async (wanted: AbortSignal | undefined) =>
       await this.loader.hold(this.model, { keepAliveMs, urgency, signal: wanted })
     if (until === undefined) return await unlessAborted(hold(signal), signal, failure, giveBack)

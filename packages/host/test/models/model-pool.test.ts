@@ -1,4 +1,5 @@
 import {
+  batchPriority,
   CllmError,
   createEngine,
   type EngineOptions,
@@ -237,6 +238,22 @@ t.test('one piece of work keeps its model through all its calls', async (t) => {
   t.match((await collect(client.submit(greedy([5], 3)))).error, { code: 'cancelled' })
   t.match(pool.status('b'), { users: 0 })
 })
+
+t.test(
+  'a batch that gives way to clients holds no model that theirs has to wait for',
+  async (t) => {
+    const { pool, run, ask, models } = pooled({ maxLoaded: 1 }, { a: {}, b: {} })
+    const until = new AbortController().signal
+    const line = pool.open('a', { until, urgency: { priority: batchPriority } })
+    await run(line.tokenize('once'))
+    const events = line.submit(greedy([5], 9))
+    await run(events.next())
+    void events.return?.()
+    t.equal((await run(ask('b'))).tokens.length, 3)
+    t.equal((await run(collect(line.submit(greedy([5], 9))))).tokens.length, 9, 'it goes on')
+    t.same([models['a']?.loads, pool.status('a').users], [2, 0])
+  },
+)
 
 t.test('what a model loses is to be computed again, or read where it is saved', async (t) => {
   const lostMs = async (cache?: object): Promise<number> => {
