@@ -13,7 +13,7 @@ import { expectedField, unsupported } from '../request/refusals.js'
 import type { MediaFetcher } from '../security/media-fetcher.js'
 import { wrapEngines } from './watch-engines.js'
 
-/** Files that one request may name. */
+/** The most files that a request may name. */
 const mostFiles = 32
 
 /** Something that may have media. */
@@ -21,16 +21,16 @@ interface Shown {
   readonly media?: readonly PromptMedia[]
 }
 
-/** Whether a file is not in the request itself. */
+/** Whether a file is given by URL, not in the request itself. */
 export const isUrl = (data: string): boolean => /^https?:\/\//i.test(data)
 
 const hasUrls = ({ media }: Shown): boolean => media?.some(({ data }) => isUrl(data)) === true
 
 /**
- * The same engines, which are handed the images and sounds that a request names by URL. A request's files are fetched
- * once, however often its prompt is looked at, and count towards the limit for all bodies.
+ * Wraps engines so that they get the images and sounds which a request names by URL. A request's files are fetched once,
+ * however often its prompt is read, and count towards the limit for all bodies.
  *
- * @param fetcher - absent: a URL is refused, and left out of an earlier message
+ * @param fetcher - undefined: URLs are refused, and left out of earlier messages
  */
 export const withMediaUrls = (
   directory: EngineDirectory,
@@ -63,7 +63,7 @@ async function* submitLater(
   yield* client.submit(await unlessAborted(filled(), options?.signal), options)
 }
 
-/** No file, in whose place a text stands. Throws what is no fault of the URL: too many bodies, a client that left. */
+/** Leaves a file out, with a text in its place. Throws errors that are not the URL's: too many bodies, a client that left. */
 function leftOut(error: unknown): string {
   if (CllmError.isInstance(error) && error.status < 429) return ''
   throw error

@@ -6,7 +6,7 @@ import { z } from 'zod'
 export const loadedModels = (directory: EngineDirectory): string[] =>
   directory.list().filter((name) => directory.status(name).state === 'loaded')
 
-/** What is known about a model without loading it. */
+/** The information about a model that is known without loading it. */
 export async function peekInfo(directory: EngineDirectory, model?: string) {
   const { info, state } = directory.status(model)
   if (info !== undefined || state !== 'loaded') return info
@@ -14,7 +14,7 @@ export async function peekInfo(directory: EngineDirectory, model?: string) {
 }
 
 /**
- * What is known about a model. Never loads one.
+ * The information about a model. Never loads one.
  *
  * @throws `engine_unavailable` for a model that was never in memory
  */
@@ -57,7 +57,7 @@ export const modelQuery = z.object({ model: z.string('the name of one model').op
 /** What {@link modelQuery} checks. */
 export type ModelQuery = z.output<typeof modelQuery>
 
-/** An engine without an answer for this long is unhealthy. */
+/** An engine that does not answer for this many milliseconds is unhealthy. */
 const patienceMs = 5_000
 
 /**
@@ -72,11 +72,11 @@ export async function answered<T>(clock: Clock, answer: Promise<T>, ms = patienc
   })
 }
 
-/** What was asked for; undefined when it fails or takes longer than this many milliseconds. */
+/** The answer, or undefined if it fails or takes longer than this many milliseconds. */
 export const inTime = async <T>(clock: Clock, ms: number, asked: Promise<T>) =>
   await answered(clock, asked, ms).catch(() => undefined)
 
-/** Why no engine answers. No engine at all is fine: a model can be loaded on request. */
+/** The error if engines do not answer. No engine at all is fine: a model can be loaded on request. */
 export async function failureOf(clock: Clock, directory: EngineDirectory) {
   const asked = loadedModels(directory).map(
     async (name) => await answered(clock, directory.open(name, { peek: true }).statistics()),
@@ -87,7 +87,7 @@ export async function failureOf(clock: Clock, directory: EngineDirectory) {
   return failures.length < asked.length ? undefined : CllmError.from(failures[0])
 }
 
-/** Why no model can be loaded on request: the workers of the cluster that have them cannot be used. */
+/** The error if no model can be loaded on request, as the cluster's workers that have them are unusable. */
 export function unusable(directory: EngineDirectory): CllmError | undefined {
   const errors = directory.list().map((name) => directory.status(name).error)
   const areAll = errors.every((error) => error?.code === 'cluster_unavailable')

@@ -1,31 +1,31 @@
 import { attempt, CllmError, defined, type Logger } from '@cllm/core'
 import { z } from 'zod'
 
-/** A name in camelCase as the fields of the APIs are written: `logitBias` is `logit_bias`. */
+/** Converts camelCase to the snake_case of the APIs: `logitBias` becomes `logit_bias`. */
 export const snakeCase = (name: string): string =>
   name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
-/** The same members under the names of the APIs. */
+/** The object with its names in the snake_case of the APIs. */
 export const inSnakeCase = (object: object): Record<string, unknown> =>
   Object.fromEntries(Object.entries(object).map(([name, value]) => [snakeCase(name), value]))
 
 /** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** Whether a value of JSON is an object, and no list. */
+/** Whether a JSON value is an object and not a list. */
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** The value of JSON; undefined of any other text. */
+/** The value of a JSON text; undefined if it is not valid JSON. */
 export const parsedJson = (text: string): unknown => attempt(() => JSON.parse(text) as unknown)
 
-/** The text of an object, or of the JSON of one, without white space between its parts; undefined of anything else. */
+/** The compact JSON of an object, given as a value or as JSON; undefined for anything else. */
 export function objectText(given: unknown): string | undefined {
   const value = typeof given === 'string' ? parsedJson(given) : given
   return isObject(value) ? JSON.stringify(value) : undefined
 }
 
-/** A number within bounds, with the bounds in its message. */
+/** A number within bounds, which its error message names. */
 export const number = (least: number, most: number) => {
   const expected = `a number from ${least} to ${most}`
   return z.number(expected).min(least, expected).max(most, expected)
@@ -49,7 +49,7 @@ export const name = text.min(1, 'a name').max(256, 'a name of at most 256 charac
 /** A duration above 0. */
 export const milliseconds = z.number('a number above 0').positive('a number above 0')
 
-/** Any integer is a seed, as with OpenAI; Ollama and llama-server take −1 for a random one. */
+/** Any integer is a seed, as with OpenAI; for Ollama and llama-server, −1 means a random one. */
 export const seed = z.int('an integer')
 
 /** Any object. */
@@ -58,8 +58,8 @@ export const object = z.custom<JsonObject>(isObject, 'an object').meta({ type: '
 const isText = (value: unknown): boolean => typeof value === 'string' && value !== ''
 const isAnyText = (value: unknown): boolean => typeof value === 'string'
 
-// zod would check, and report, every element of a list of a million before its length
-/** A text, or a list of texts, each of which is one. */
+// zod would check and report every element of a list of a million before checking its length
+/** A text or a list of texts, each of which must satisfy `isOne`. */
 export const texts = (expected: string, least = 0, most = Infinity, isOne = isAnyText) => {
   const maxItems = most < Infinity ? most : undefined
   const listed = { type: 'array', items: { type: 'string' }, ...defined({ maxItems }) }
@@ -95,7 +95,7 @@ const isBias = ([token, bias]: readonly [string, unknown]): boolean =>
 export const isTokenList = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((id) => Number.isInteger(id) && (id as number) >= 0)
 
-/** Token ids to detokenize; the engine reports the first invalid one, where zod would report all. */
+/** Token ids to detokenize. The engine reports the first invalid one; zod would report all. */
 export const tokenIds = z
   .custom<number[]>(Array.isArray, 'an array of token ids')
   .meta({ type: 'array', items: { type: 'integer', minimum: 0 } })
@@ -116,8 +116,8 @@ export interface ListBounds {
 }
 
 /**
- * An array of elements. Checking stops at the first invalid element: zod's own arrays report every
- * one, which takes gigabytes for a body of a million zeros.
+ * An array of elements. Checking stops at the first invalid element: zod's own arrays report every one, which takes
+ * gigabytes of memory for a body with a million zeros.
  */
 export const list = <Element extends z.ZodType>(
   element: Element,
@@ -151,7 +151,7 @@ export const list = <Element extends z.ZodType>(
       return checked
     })
 
-/** Stop strings as other servers take them: empty ones are none. */
+/** Stop strings as other servers take them: empty ones are ignored. */
 export const anyStop = z.union(
   [text, list(text, 'strings', { most: [32, 'at most 32'] })],
   'a string or up to 32 of them',
@@ -160,7 +160,7 @@ export const anyStop = z.union(
 /**
  * Checks a body against a schema whose messages name what is expected ("a number from 0 to 2").
  *
- * @param at - where in a body it stands; default: it is the body
+ * @param at - the place of the value within the body; default: it is the body
  * @throws `invalid_request` with the first field at fault
  */
 export function parseFields<Schema extends z.ZodType>(
@@ -177,7 +177,7 @@ export function parseFields<Schema extends z.ZodType>(
     (value, key) => (value as Record<PropertyKey, unknown> | undefined)?.[key],
     body,
   )
-  // Those without words of their own have zod's, such as "Too small: expected number to be >=1".
+  // Schemas without a message of their own have zod's, such as "Too small: expected number to be >=1".
   const expected = issue?.message.replace(/^(?:[A-Z][a-z ]+: )?expected /, '') ?? ''
   const details = { field, expected, received: describe(received) }
   if (received === undefined) {
@@ -197,7 +197,7 @@ function describe(value: unknown): string {
   return String(value)
 }
 
-/** The most names to remember, so that no client can fill the memory or the log. */
+/** The most names to remember, so that clients cannot fill the memory or the log. */
 const mostNames = 100
 
 /** Logs a warning for unknown fields, once per name. */
@@ -213,8 +213,8 @@ export class UnknownFields {
 }
 
 /**
- * The checked query of a request; a repeated name has an array. koa's own `ctx.query` is quadratic: a
- * query of 15 KB blocks it for seconds.
+ * The checked query of a request; a repeated name gets an array. Not koa's own `ctx.query`, which is quadratic: a query
+ * of 15 KB blocks it for seconds.
  */
 export function readQuery<Schema extends z.ZodObject>(
   { querystring }: { readonly querystring: string },
@@ -239,10 +239,10 @@ const units: Readonly<Record<string, number>> = {
   h: 3_600_000,
 }
 
-// no two parts can match the same digits, so a failed match does not backtrack
+// no two parts of the pattern can match the same digits, so a failed match does not backtrack
 const pattern = /^([+-]?)((?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h))+)$/
 
-/** A century in milliseconds: what lives longer lives forever, since its end may lie behind all dates. */
+/** A century in milliseconds: longer times mean forever, as their end may be beyond the range of dates. */
 const longestLife = 100 * 365 * 24 * 3_600_000
 
 /**

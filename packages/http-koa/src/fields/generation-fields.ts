@@ -19,7 +19,7 @@ import {
 
 type Fields = typeof samplingFields
 
-/** A field for each parameter, under its name in the APIs. */
+/** The type of the fields: one for each parameter, under its name in the APIs. */
 type SamplingShape<Name extends SamplingNumber = SamplingNumber> = {
   readonly [Each in Name as Fields[Each]['wire']]: z.ZodOptional<z.ZodNumber>
 }
@@ -39,7 +39,7 @@ function field([, row]: Row, isWide: boolean, takesBelow = true): z.ZodNumber {
   return row.integer === true ? integer(least, max) : number(least, max)
 }
 
-/** All fields, in the ranges of OpenAI or the wider ones of llama-server. */
+/** All fields, in OpenAI's ranges or in llama-server's wider ones. */
 const shapeOf = (isLlama: boolean): object =>
   Object.fromEntries(
     samplingRows.map((row) => [
@@ -51,7 +51,7 @@ const shapeOf = (isLlama: boolean): object =>
 const fewBreakers = 'an array of up to 32 strings of 1 to 40 characters'
 const breaker = text.min(1, fewBreakers).max(40, fewBreakers)
 
-/** Some clients send the list as JSON in a text. */
+/** Parses a list that some clients send as a JSON text. */
 const fromJson = (value: unknown): unknown =>
   typeof value === 'string' ? (parsedJson(value) ?? value) : value
 
@@ -70,7 +70,7 @@ export const usualFields = { ...(shapeOf(false) as SamplingShape), ...breakers }
 /** The parameters in llama-server's names and ranges. */
 export const llamaFields = { ...(shapeOf(true) as WithLlamaNames<SamplingShape>), ...breakers }
 
-/** The parameters that `api.defaults` has, as the engine takes them. */
+/** The parameters in `api.defaults`, as the engine takes them. */
 export const defaultsFields = Object.fromEntries(
   samplingRows
     .filter(([, row]) => row.option !== undefined)
@@ -78,7 +78,7 @@ export const defaultsFields = Object.fromEntries(
 ) as SamplingShape<OptionNumber[SamplingNumber]>
 
 /**
- * The sampling parameters of a body, whose fields were checked.
+ * The sampling parameters in the checked fields of a body.
  *
  * @throws `invalid_request` for mirostat 1, which only llama.cpp has
  */
@@ -106,10 +106,10 @@ export function samplingEcho(sampling: Readonly<Record<SamplingNumber, number>>)
   return Object.fromEntries(shown) as { readonly [name: string]: number }
 }
 
-/** llama-server shows these as −1 where they mean the same. */
+/** llama-server shows the special values of these parameters as −1. */
 const echoesBelow: ReadonlySet<SamplingNumber> = new Set(['topNSigma', 'penaltyLastN'])
 
-/** llama-server's steps in the order in which they run: each by its name, others and a letter. */
+/** llama-server's sampling steps in the order in which they run: each with its name, other names and its letter. */
 const steps: readonly (readonly [name: string, ...others: string[]])[] = [
   ['penalties', 'e'],
   ['dry', 'd'],
@@ -125,14 +125,14 @@ const steps: readonly (readonly [name: string, ...others: string[]])[] = [
 /** The names of the steps, in their order. */
 export const samplerSteps: readonly string[] = steps.map(([name]) => name)
 
-// the last one is no longer llama.cpp's, but some clients still name it
+// llama.cpp no longer has the last one, but some clients still name it
 const ignored = new Set(['infill', 'i', 'adaptive_p', 'a', 'tfs_z'])
 
-/** llama-server's `samplers`: their names, or one letter for each. */
+/** llama-server's `samplers`: a list of names, or a text with one letter for each. */
 export const samplersField = texts('the names of samplers')
 
 /**
- * What switches off the samplers that a list leaves out.
+ * Settings that switch off the samplers which a list leaves out.
  *
  * @throws `invalid_request` for an unknown name, `unsupported` for another order than the engine's
  */
@@ -154,13 +154,13 @@ export function samplersLeftOut(given: string | readonly string[]): RequestSetti
   return Object.fromEntries(off.map(([name, row]) => [name, row.off ?? row.default]))
 }
 
-/** The names of the APIs for what an engine calls otherwise. */
+/** The APIs' names of settings that the engine names differently. */
 const fieldNames: ReadonlyMap<unknown, string> = new Map([
   ...Object.entries({ slot: 'id_slot', tokens: 'prompt', adapters: 'lora' }),
   ...samplingRows.map(([name, { wire }]) => [name, wire] as const),
 ])
 
-/** Throws an engine's refusal of a field with the field's name in place of the engine's own, other errors as they are. */
+/** Throws an engine's error, with the API's name of the field in place of the engine's. */
 export function throwInFieldNames(error: unknown): never {
   if (!CllmError.isInstance(error)) throw error
   const { code, message, details } = error
@@ -216,7 +216,7 @@ export type CommonFields = {
   readonly [Name in keyof typeof commonFields]?: z.output<(typeof commonFields)[Name]>
 }
 
-/** The settings from these fields and the sampling parameters beside them. */
+/** The settings from these fields and the sampling parameters in the same body. */
 export function commonSettings(fields: CommonFields): RequestSettings {
   const { context_shift: shifts, n_keep: keep, cllm: { retain_s: retain } = {} } = fields
   return {
@@ -230,12 +230,12 @@ export function commonSettings(fields: CommonFields): RequestSettings {
     retainMs: retain === undefined ? undefined : retain * 1000,
     speculative: fields.speculative,
     adapters: fields.lora,
-    // what is to be done when the slot is full; undefined: as the server is set
+    // what happens when the slot is full; undefined: the server's setting
     contextShift: shifts === true ? (keep === undefined ? {} : { keep }) : shifts,
   }
 }
 
-/** The slot that llama-server's `id_slot` names; −1 and none leave it to the engine. */
+/** The slot of llama-server's `id_slot`; −1 or no value leave the choice to the engine. */
 export const slotField = integer(-1, largest)
   .transform((id) => (id < 0 ? undefined : id))
   .optional()

@@ -4,15 +4,15 @@ import { checkMedia, filePart } from '../chat/message-content.js'
 import { isObject } from './fields.js'
 import { expectedField, noMedia } from '../request/refusals.js'
 
-/** A part of a prompt: a text, a token, or llama-server's object for a text, with files where it is the whole prompt. */
+/** A part of a prompt: a text, a token, or llama-server's object with a text, which may have files if it is the whole prompt. */
 export type PromptPart = string | number | MediaText
 
-/** A text, and the files that stand where it has a {@link mediaMarker}. */
+/** A text, and the files whose places are its {@link mediaMarker}s. */
 interface MediaText {
   readonly prompt_string: string
   readonly multimodal_data?: unknown
 }
-/** One prompt: a text, its tokens, or both mixed. */
+/** One prompt: a text, tokens, or both mixed. */
 export type MixedPrompt = PromptPart | readonly PromptPart[]
 
 const isToken = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 0
@@ -22,13 +22,13 @@ const isText = (value: unknown): boolean =>
 
 const isPart = (value: unknown): boolean => isText(value) || isToken(value)
 
-/** Whether a list is one prompt and not several: it holds a token itself. */
+/** Whether a list is one prompt and not several: it has tokens among its elements. */
 const isMixed = (value: unknown): value is readonly PromptPart[] =>
   Array.isArray(value) && value.some(isToken) && value.every(isPart)
 
 const isPrompt = (value: unknown): boolean => isText(value) || isMixed(value)
 
-/** Prompts as llama-server takes them: a text, tokens, both mixed, or up to `most` of these. */
+/** Prompts as llama-server takes them: a text, tokens, both mixed, or a list of up to `most` of these. */
 export const mixedPrompts = (most: number) =>
   z
     .custom<MixedPrompt | readonly MixedPrompt[]>(
@@ -39,17 +39,18 @@ export const mixedPrompts = (most: number) =>
     )
     .meta({ anyOf: [{ type: 'string' }, { type: 'array' }, { type: 'object' }] })
 
-/** Whether the field holds several prompts, so that a list is answered. */
+/** Whether the field has several prompts, so that the answer is a list. */
 export const areSeveral = (field: MixedPrompt | readonly MixedPrompt[]): boolean =>
   Array.isArray(field) && !isMixed(field)
 
-/** Where a file stands in a text that comes with files; elsewhere it is a text as any other. */
+/** Marks the place of a file in a text with files; in other texts it has no meaning. */
 export const mediaMarker = '<__media__>'
 
 /**
  * The prompts one by one.
  *
- * @throws `unsupported` for images and sounds that the model does not know, `invalid_request` for other files than markers
+ * @throws `unsupported` for images and sounds that the model does not take, `invalid_request` if the numbers of files and
+ *   markers differ
  */
 export async function readPrompts(
   client: EngineClient,
@@ -71,7 +72,7 @@ async function readPrompt(client: EngineClient, prompt: MixedPrompt): Promise<Pr
   for (const [index, part] of parts.entries()) {
     if (hasFiles(part)) throw expectedField('prompt', 'files beside a text alone, not among tokens')
     if (isToken(part)) tokens.push(part)
-    // only a text at the beginning begins the prompt
+    // only a text at the very beginning gets the BOS token
     else tokens.push(...(await client.tokenize(textOf(part), { addBos: index === 0 })))
   }
   return { tokens }

@@ -33,9 +33,9 @@ export interface ProtocolDefaults {
   readonly maxTokens: number
   /** The sampling parameters that differ from the engine's own defaults. */
   readonly sampling: Partial<SamplingParams>
-  /** Those of them that an operator has set: they go before what a model recommends. Default: none. */
+  /** The sampling parameters that an operator has set, which override the model's recommendation. Default: none. */
   readonly set?: Partial<SamplingParams>
-  /** Texts before which an answer ends; default: none. */
+  /** Stop texts; default: none. */
   readonly stop?: readonly string[] | undefined
 }
 
@@ -80,7 +80,7 @@ export const requestFor = (
   defaults: ProtocolDefaults,
 ): GenerateRequest => buildRequest(prompt, settings, withModelDefaults(client, defaults))
 
-/** The requests for several prompts, each so many times; an empty one is what a model puts in front of every text. */
+/** The requests for several prompts, each repeated; an empty prompt becomes the model's BOS token. */
 export async function requestsFor(
   client: EngineClient,
   prompts: readonly Prompt[],
@@ -108,7 +108,7 @@ export function repeatRequest(request: GenerateRequest, times: number): Generate
   )
 }
 
-/** A route's defaults, with those of the client's preset in place of them: also of those that an operator has set. */
+/** A route's defaults, overridden by those of the client's preset, which also override an operator's. */
 export function withModelDefaults(
   { preset }: EngineClient,
   defaults: ProtocolDefaults,
@@ -129,9 +129,9 @@ export interface FieldConstraint {
 }
 
 /**
- * The constraint of a field that holds a JSON schema, any of them; the backend checks it.
+ * The constraint of a field with a JSON schema, which the backend checks.
  *
- * @param at - where the schema is in the field, for the message
+ * @param at - the place of the schema within the field, for the message
  * @throws `invalid_request` for another value
  */
 export function schemaConstraint(field: string, value: unknown, at = field): FieldConstraint {
@@ -144,7 +144,7 @@ export const grammarConstraint = (grammar: string): FieldConstraint | undefined 
   grammar === '' ? undefined : { field: 'grammar', constraint: { type: 'gbnf', grammar } }
 
 /**
- * The one constraint of a request. A constraint is never ignored.
+ * The only constraint of a request. Constraints are never ignored.
  *
  * @throws `invalid_request` when there are two, or `unsupported` when the backend has no grammars
  */

@@ -7,19 +7,19 @@ import { z } from 'zod'
 import { boolean, integer, isObject, largest, name, text, texts } from '../fields/fields.js'
 import type { Answer, CallOf } from '../routes/route.js'
 
-/** A prompt, or what makes it when its turn has come. */
+/** A prompt, or a function that makes it when it is next. */
 export type EmbeddingInput = Prompt | (() => Promise<Prompt>)
 
-/** Inputs of one body that the engine has at a time: enough for a pass. */
+/** The most inputs of one body that are sent to the engine at a time: enough for a pass. */
 const inputsAtOnce = 16
 
 /**
- * The embeddings of several inputs, until the signal fires. Few at once, so that another client's
+ * The embeddings of several inputs, until the signal fires. Only a few are computed at once, so that another client's
  * inputs do not wait for all of them.
  *
- * @param options - `eachToken`: whether the caller knows what to do with a vector for each token; `dimensions`: how many
- *   numbers each must have at least, which only a vector tells
- * @throws `unsupported` when the backend has no embeddings, or such as the caller does not know
+ * @param options - `eachToken`: whether the caller can handle one vector for each token; `dimensions`: the least length
+ *   of the vectors, which is only known once there is one
+ * @throws `unsupported` when the backend has no embeddings, or has them in a form that the caller cannot handle
  */
 export async function embedAll(
   client: EngineClient,
@@ -35,7 +35,7 @@ export async function embedAll(
   const failed = new AbortController()
   const embeddings: Embedding[] = []
   const waiting = inputs.entries()
-  // Each takes the next input when it has its embedding.
+  // Each of these loops takes the next input when it has the embedding of the last one.
   const embedNext = async (): Promise<void> => {
     const either = AbortSignal.any([signal, failed.signal])
     for (const [index, input] of waiting) {
@@ -58,7 +58,7 @@ export async function embedAll(
   return embeddings
 }
 
-/** Says of an input that is too long what llama-server says. */
+/** Words the error of an input that is too long as llama-server does. */
 function tellSize(error: unknown): never {
   if (!(error instanceof CllmError) || error.code !== 'prompt_too_long') throw error
   if (error.message.includes('too large')) throw error
@@ -73,10 +73,10 @@ export async function isUnpooled(client: EngineClient): Promise<boolean> {
 }
 
 /**
- * The first numbers of a vector, of length 1 again: models that were trained for it (Matryoshka) keep most
- * of their meaning there.
+ * The first numbers of a vector, normalized to length 1 again: models trained for that (Matryoshka) keep most of the
+ * meaning there.
  *
- * @param size - numbers; undefined, or more than there are: all
+ * @param size - how many numbers; undefined, or more than there are: all
  */
 export function shortened(vector: readonly number[], size: number | undefined): readonly number[] {
   if (size === undefined || size >= vector.length) return vector
@@ -85,25 +85,25 @@ export function shortened(vector: readonly number[], size: number | undefined): 
   return length === 0 ? kept : kept.map((value) => value / length)
 }
 
-/** Nothing at all has no embedding: an empty text counts as a blank. */
+/** An empty text has no embedding, so it counts as a space. */
 const orBlank = (input: Prompt): Prompt =>
   'text' in input && input.text === '' ? { text: ' ' } : input
 
-/** Tokens of all inputs together. */
+/** The number of tokens of all inputs. */
 export const countTokens = (embeddings: readonly Embedding[]): number =>
   sum(embeddings.map(({ promptTokens }) => promptTokens))
 
 type Pair = readonly [query: string, document: string]
 
-/** What embeddings cost, in OpenAI's form. */
+/** The usage of embeddings, in OpenAI's form. */
 export function usageOfInputs(made: readonly Embedding[]) {
   const tokens = countTokens(made)
   return { prompt_tokens: tokens, total_tokens: tokens }
 }
 
 /**
- * How well each pair of texts fits, as a model says that was trained for it: the only number of each vector, the higher
- * the better, in a range that is the model's.
+ * How well each pair of texts fits, by a reranking model: the single number of each vector. Higher is better; the range
+ * depends on the model.
  *
  * @throws `not_implemented` for any other model
  */
@@ -127,7 +127,7 @@ export async function scorePairs(
 
 const scoreOf = ({ vector }: Embedding): number => vector[0] ?? 0
 
-/** Makes one prompt of both texts, as llama.cpp puts them together. A query of many pairs is tokenized once. */
+/** Joins both texts to one prompt, as llama.cpp does. A query that is in many pairs is tokenized once. */
 function pairPrompts(client: EngineClient, { details = {} }: EngineInfo['model']) {
   const template = details['pairTemplate']
   const [between, after] = [idsIn(details['pairBetween']), idsIn(details['pairAfter'])]
@@ -154,7 +154,7 @@ function pairPrompts(client: EngineClient, { details = {} }: EngineInfo['model']
 const idsIn = (text: unknown): readonly TokenId[] =>
   typeof text === 'string' && text !== '' ? text.split(' ').map(Number) : []
 
-/** Documents of one body. */
+/** The most documents of one body. */
 const most = 2048
 
 /** Texts, or objects with a text as Cohere and Jina take them. */
@@ -183,7 +183,7 @@ export const rerankSchema = z.object({
   return_text: boolean.optional(),
 })
 
-/** `POST /v1/rerank`: the documents by how well they fit the query, the best first. */
+/** `POST /v1/rerank`: sorts documents by how well they fit the query, the best first. */
 export async function rerank(call: CallOf<typeof rerankSchema>): Promise<Answer> {
   const { fields } = call
   const documents = (fields.documents ?? fields.texts)?.map(textOf)
@@ -224,7 +224,7 @@ export const scoreSchema = z.object({
   text_2: oneOrMany,
 })
 
-/** `POST /v1/score`: how well texts fit, one with many or in pairs. */
+/** `POST /v1/score`: how well texts fit each other, one text with many or in pairs. */
 export async function score(call: CallOf<typeof scoreSchema>): Promise<Answer> {
   const { fields } = call
   const { model, client } = call.open(fields.model)

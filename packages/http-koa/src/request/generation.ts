@@ -24,17 +24,17 @@ export type EndEvent = Extract<GenerateEvent, { type: 'end' }>
 export interface Generation {
   readonly id: string
   readonly promptTokens: number
-  /** What computes it, where that is known. */
+  /** The fingerprint of the engine that computes it, if known. */
   readonly fingerprint: string | undefined
   readonly events: GenerationEvents
 }
 
 /**
- * Resolves when the engine has accepted the request, and throws the engine's refusal. When the client
- * disconnects, the request is cancelled. Sets the forecast headers if the client asked for them. A
- * request without an id gets that of its answer's `X-Request-Id`.
+ * Resolves when the engine has accepted the request, and throws the engine's refusal. The request is cancelled when the
+ * client disconnects. Sets the forecast headers if the client asked for them. A request without an id gets the one in the
+ * answer's `X-Request-Id`.
  *
- * @param isFirst - whether it is the first one of its answer, whose id it gets; default: it is
+ * @param isFirst - whether it is the answer's first request, which gets the answer's id; default true
  */
 export async function startGeneration(
   call: Call,
@@ -58,7 +58,7 @@ export async function startGeneration(
     first = await events.next()
   } catch (error) {
     const isTaken = isNamed && CllmError.isInstance(error) && error.code === 'duplicate_request'
-    // Proxies hand one X-Request-Id on to all requests that they make for one of theirs.
+    // Proxies send the same X-Request-Id with all requests that they make for one of their own.
     if (isTaken) return await startGeneration(call, client, request, signal, false)
     return throwInFieldNames(error)
   }
@@ -67,14 +67,14 @@ export async function startGeneration(
   }
   const { id, promptTokens, forecast, fingerprint } = first.value
   if (forecast !== undefined) {
-    // with several generations in one answer, the last one counts
+    // with several generations in one answer, the headers of the last one remain
     call.set({
       'X-Cllm-Request-Id': id,
       'X-Queue-Position': String(forecast.position),
       'X-Predicted-TTFT-Ms': String(Math.round(forecast.firstTokenMs)),
     })
   }
-  // What nobody begins to read has no other end: others may have been refused, or its client has left.
+  // A stream that nobody begins to read must be ended: other requests may have been refused, or the client has left.
   const leave = (): void => void events.return?.().catch(() => {})
   const read = (): AsyncIterator<GenerationEvent> => {
     if (signal.aborted) throw cancelled(signal)
@@ -87,8 +87,8 @@ export async function startGeneration(
 }
 
 /**
- * In which headers agents name their session: Claude Code, opencode, Codex, and what others agree on. One
- * session may have several agents, whose conversations are their own.
+ * The headers in which agents name their session: Claude Code, opencode, Codex, and common ones. A session may have
+ * several agents, each with its own conversation.
  */
 const sessionHeaders = [
   'x-session-id',
@@ -102,14 +102,14 @@ const sessionHeaders = [
 const agentHeader = 'x-claude-code-agent-id'
 
 const uuid = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
-/** As Claude Code has it in `metadata.user_id`, between other ids or in JSON. */
+/** The session in Claude Code's `metadata.user_id`, where it is among other ids or in JSON. */
 const sessionInUser = new RegExp(`session_(?:id" *: *")?(${uuid})`)
-/** Codex has its conversation's id as a key for caches, which of others may be anything that prompts share. */
+/** Codex sends its conversation's id as the key for caches; other clients may send any key that prompts share. */
 const sessionAsKey = new RegExp(`^${uuid}$`)
 
 /**
- * The program of a request: its `session`, or what clients send in place of one. Undefined: it is learnt from
- * the prompt, if at all.
+ * The program of a request: its `session`, or what clients send in its place. Undefined: it can only be recognised by the
+ * prompt.
  */
 function programOf(call: Pick<Call, 'header' | 'fields'>): string | undefined {
   const { metadata, prompt_cache_key: key } = (call.fields ?? {}) as {
@@ -129,13 +129,13 @@ function programOf(call: Pick<Call, 'header' | 'fields'>): string | undefined {
 /** The header in which a client asks for a forecast of its wait. */
 const forecastHeader = 'x-cllm-forecast'
 
-/** All of a generation. */
+/** A whole generation. */
 export interface Collected {
   readonly text: string
   readonly tokens: readonly TokenId[]
-  /** Those of the tokens, if requested. */
+  /** Log probabilities of the tokens, if requested. */
   readonly logprobs: readonly TokenLogprobs[]
-  /** Those of the prompt, if requested. */
+  /** Log probabilities of the prompt, if requested. */
   readonly promptLogprobs: readonly PromptTokenLogprobs[]
   readonly end: EndEvent
 }
@@ -143,7 +143,7 @@ export interface Collected {
 /**
  * Waits for the end of a generation.
  *
- * @param onText - takes each piece of text as it comes
+ * @param onText - called with each piece of text
  */
 export async function collect(
   { events }: Pick<Generation, 'events'>,
@@ -169,9 +169,8 @@ export async function collect(
 }
 
 /**
- * Generations of which the prompts alone are wanted, so that the next request finds them computed (editors ask
- * for that while nothing is typed), or for their probabilities. The one token that an engine generates at least
- * is dropped.
+ * Generations that only compute their prompts, so that the next request finds them cached (editors do that while nothing
+ * is typed), or to get their log probabilities. Drops the one token that an engine always generates.
  */
 export const onlyPrompts = (generations: readonly Generation[]): readonly Generation[] =>
   generations.map((one) => ({ ...one, events: withoutAnswer(one.events) }))
@@ -189,10 +188,10 @@ async function* withoutAnswer(events: GenerationEvents): GenerationEvents {
 }
 
 /**
- * Starts several requests at once; when one is refused, the others are cancelled. The first has the id
- * of the answer, as in {@link startGeneration}.
+ * Starts several requests at once; if one is refused, the others are cancelled. The first one gets the answer's id, as in
+ * {@link startGeneration}.
  *
- * @param signals - end each of them; default: the client leaves
+ * @param signals - cancel each of them; default: only the client's disconnect does
  */
 export async function startGenerations(
   call: Call,
@@ -202,7 +201,7 @@ export async function startGenerations(
 ): Promise<Generation[]> {
   if (requests.length === 1) return [await startGeneration(call, client, requests[0]!, signals[0])]
   const refused = new AbortController()
-  // A signal each: Node warns of a leak where more than ten listen to one.
+  // A signal for each, as Node warns of a leak if more than ten listen to one.
   const either = (sample: number) =>
     AbortSignal.any([signals[sample] ?? call.signal, refused.signal])
   const starting = requests.map((request, sample) =>
@@ -219,7 +218,7 @@ export async function startGenerations(
 
 /** An event of one of several generations. */
 export interface MergedEvent {
-  /** Which of them. */
+  /** The index of the generation. */
   readonly index: number
   readonly event: GenerationEvent
 }
@@ -230,10 +229,10 @@ type Arrival = { readonly index: number } & (
 )
 
 /**
- * Merges the streams of several generations, in the order in which their events come. What an event
- * costs does not grow with their number: `Promise.race` would leave a reaction with each one that waits.
+ * Merges the streams of several generations, in the order in which events arrive. The cost of an event does not grow with
+ * their number, as it would with `Promise.race`, which adds a reaction to each waiting promise.
  *
- * @throws what the first of them throws that fails; the others are then left
+ * @throws the error of the first generation that fails; the others are then ended
  */
 export async function* mergeGenerations(
   generations: readonly Generation[],
@@ -258,7 +257,7 @@ export async function* mergeGenerations(
   for (const index of iterators.keys()) ask(index)
   try {
     for (let open = iterators.length; open > 0;) {
-      // at most one of each is here, so that the array stays short
+      // at most one event of each generation is here, so the array stays short
       const next = arrived.shift()
       if (next === undefined) {
         await new Promise<void>((resolve) => (wake = resolve))
@@ -275,7 +274,7 @@ export async function* mergeGenerations(
 }
 
 const tenantHeader = 'x-cllm-tenant'
-/** Characters of a tenant's or session's name at most. */
+/** The most characters of a tenant's or session's name. */
 export const longestName = 256
 
 /**
@@ -288,6 +287,6 @@ export function tenantOf(call: Call): string | undefined {
   throw expectedField(tenantHeader, `${expected}, instead got ${tenant.length} characters`)
 }
 
-/** Whether a client of Anthropic's asks, for whom some routes of OpenAI's answer in another form. */
+/** Whether the client speaks Anthropic's API, for which some routes shared with OpenAI's answer in another form. */
 export const isAnthropic = (call: Pick<Call, 'header'>): boolean =>
   call.header('anthropic-version') !== ''

@@ -6,24 +6,24 @@ import type { Call } from '../routes/route.js'
 import type { Generation, GenerationEvent } from './generation.js'
 import { startGeneration, startGenerations } from './generation.js'
 
-/** Tokens beyond the budget within which a sentence should have ended. */
+/** After this many tokens beyond the budget, thinking ends even in mid-sentence. */
 const slack = 48
-/** Characters that a mark has at most. */
+/** The most characters of a mark. */
 const longestTail = 256
 const sentenceEnd = /[.!?…。！？:;]["')\]]*\s*$|\n\s*$/
 
 /** How long a model may think. */
 export interface ThinkingLimit {
-  /** Tokens; the sentence that is begun then is ended. */
+  /** The number of tokens; the current sentence may be finished then. */
   readonly budget: number
   readonly form: AnswerForm
 }
 
 /**
- * Starts requests whose thoughts end after a number of tokens: the request is cancelled at the end of
- * a sentence and continued behind the mark that ends thoughts, as one that was paused.
+ * Starts requests that think for a limited number of tokens: the request is cancelled at the end of a sentence, and
+ * continued behind the mark that ends thinking, like a paused request.
  *
- * @param limit - undefined: thoughts are as long as they are
+ * @param limit - undefined: no limit
  */
 export async function startThinking(
   call: Call,
@@ -50,7 +50,7 @@ interface Limited {
   readonly request: GenerateRequest
   readonly generation: Generation
   readonly limit: ThinkingLimit
-  /** Ends the generation, which then goes on as another one. */
+  /** Ends the generation, which is then continued by another one. */
   readonly leave: () => void
   readonly open: string
   readonly close: string
@@ -64,7 +64,7 @@ async function* limited(
   const { clock } = call
   const entry = new InFlightRequest(generation.id, request, clock.now())
   entry.isAccepted = true
-  /** The last of its text, in which a mark or a sentence may end. */
+  /** The end of the text so far, where a mark or a sentence may end. */
   let tail = ''
   let thoughts = 0
   let [hasBegun, hasEnded] = [limit.form.thinkingIsOpen, false]
@@ -83,22 +83,22 @@ async function* limited(
     leave()
     break
   }
-  // a constraint says itself what stands behind the mark
+  // a constraint defines the text behind the mark itself
   const ending = request.sampling?.constraint === undefined ? `\n${close}\n\n` : `\n${close}`
   const closing = await client.tokenize(ending, { addBos: false })
   entry.tokens.push(...closing)
   yield { type: 'token', token: closing[0] ?? 0, text: ending }
   const continued = {
     ...entry.continuedAt(clock.now()),
-    // the answer's own id stays with the first part; the log finds both by it
+    // the first part keeps the answer's id, by which the log finds both parts
     id: `${generation.id}~`,
     maxTokens: Math.max(request.maxTokens ?? 100, entry.tokens.length + 1),
     progress: false,
   }
-  // a signal each, as where they began
+  // a signal of its own, as for the first part
   const next = await startGeneration(call, client, continued, AbortSignal.any([call.signal]))
   for await (const event of next.events) {
-    // what was used again is known of the first part only by the engine that ended it
+    // the first part's cached tokens were only known to the engine that ended it, so none are reported
     if (event.type === 'end') yield { ...event, usage: { ...event.usage, cachedTokens: 0 } }
     else yield event
   }

@@ -2,16 +2,16 @@ import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
 import { expectedField } from './refusals.js'
 
-/** Entries of one request. */
+/** The most entries of one request. */
 const most = 1024
-/** So far below the others that it never comes, and still a number that JSON carries. */
+/** A bias with which a token is never drawn, and which JSON can express. */
 const never = -1e9
 
 type Entry = readonly [token: string | number, bias: number | false]
 
 /**
- * Values to add to the logits of tokens: an object by token id, or pairs. As with llama-server a token
- * may be a text, which stands for each of its tokens, and false is for what never comes.
+ * Values to add to the logits of tokens: an object by token id, or pairs. As with llama-server, a token may be a text,
+ * which means each of its tokens, and false means that the token is never drawn.
  */
 export const logitBiasField = z
   .custom<Readonly<Record<string, number | false>> | readonly Entry[]>((value) => {
@@ -37,13 +37,13 @@ function isEntry(entry: readonly unknown[]): boolean {
   return entry.length === 2 && isToken && isBias
 }
 
-/** The biases by token id; a text stands for each of its tokens. */
+/** The biases by token id; a text means each of its tokens. */
 export async function readLogitBias(client: EngineClient, field: z.output<typeof logitBiasField>) {
   const biases: Record<string, number> = {}
   const isList = Array.isArray(field)
   for (const [token, bias] of (isList ? field : Object.entries(field)) as Entry[]) {
     const value = bias === false ? never : bias
-    // in pairs an id is a number, and digits are a text as any other
+    // in pairs, ids are numbers, and a text of digits is a text like any other
     if (typeof token === 'number' || (!isList && /^\d{1,10}$/.test(token))) biases[token] = value
     else for (const id of await tokensOf(client, token)) biases[id] = value
   }

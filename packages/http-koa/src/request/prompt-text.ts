@@ -2,18 +2,18 @@ import type { EngineClient, GenerateRequest, Prompt, TokenId } from '@cllm/core'
 import { throwInFieldNames } from '../fields/generation-fields.js'
 import { unsupported } from './refusals.js'
 
-/** The text of a prompt, in whichever form it came. */
+/** The text of a prompt of any form. */
 export async function promptText(client: EngineClient, prompt: Prompt): Promise<string> {
   if ('text' in prompt) return prompt.text
   if ('tokens' in prompt) return await client.detokenize(prompt.tokens).catch(throwInFieldNames)
   return (await client.applyTemplate(prompt.messages, prompt.template)).text
 }
 
-/** The same as the model sees it: with the text of the token that begins it, and of special ones among its tokens. */
+/** The text of a prompt as the model sees it: including the BOS token, and special tokens among its tokens. */
 export async function promptTextWithBos(client: EngineClient, prompt: Prompt): Promise<string> {
   if ('tokens' in prompt) return await spelledText(client, prompt.tokens).catch(throwInFieldNames)
   const [text, one] = await Promise.all([promptText(client, prompt), client.tokenize('a')])
-  // of some tokenizers with a space behind it
+  // some tokenizers write a space behind it
   const spelled = await spelledText(client, one)
   const before = spelled.slice(0, spelled.lastIndexOf('a'))
   const bos = before.trimEnd()
@@ -21,25 +21,25 @@ export async function promptTextWithBos(client: EngineClient, prompt: Prompt): P
   return bos !== '' && text.startsWith(bos) ? text : `${before}${text}`
 }
 
-/** The text of the token that each prompt begins with; empty where the model wants none. */
+/** The text of the BOS token; empty for models without one. */
 export const bosText = async (client: EngineClient): Promise<string> =>
   await spelledText(client, (await client.tokenize('')).slice(0, 1))
 
-/** Whether the tokens of a prompt begin with those that a model puts in front of each. */
+/** Whether a prompt's tokens begin with these. */
 export const beginsWith = (tokens: readonly TokenId[], start: readonly TokenId[]): boolean =>
   start.every((token, index) => tokens[index] === token)
 
-/** The tokens of a prompt, in whichever form it came. */
+/** The tokens of a prompt of any form. */
 export async function promptTokens(client: EngineClient, prompt: Prompt) {
   if ('tokens' in prompt) return prompt.tokens
   if ('text' in prompt) return await client.tokenize(prompt.text)
   return (await client.applyTemplate(prompt.messages, prompt.template)).tokens
 }
 
-/** Tokens of a call: more would hold up the engine. */
+/** The most tokens of one call to the engine: more would delay its steps. */
 const piecesOfCall = 4096
 
-/** What each token stands for, until the client leaves; of a part of a character its bytes. */
+/** The text of each token, or its bytes if it is a part of a character. Stops when the client leaves. */
 export async function piecesOf(
   client: EngineClient,
   tokens: readonly TokenId[],
@@ -53,10 +53,10 @@ export async function piecesOf(
   return pieces
 }
 
-/** The bytes of a token, which may be those of a part of a character. */
+/** The bytes of a token, which may be a part of a character. */
 export const bytesOf = (piece: string | number[]): Buffer => Buffer.from(piece as string)
 
-/** The text of tokens, special ones included, until the client leaves. */
+/** The text of tokens, including special ones. Stops when the client leaves. */
 export async function spelledText(
   client: EngineClient,
   tokens: readonly TokenId[],
@@ -66,16 +66,16 @@ export async function spelledText(
   return Buffer.concat(pieces.map(bytesOf)).toString()
 }
 
-/** How many tokens the prompt of a request has, in the words of OpenAI's Responses API. */
+/** The number of tokens of a request's prompt, in the form of OpenAI's Responses API. */
 export const countPrompt = async (
   client: EngineClient,
   { prompt }: Pick<GenerateRequest, 'prompt'>,
 ) => ({ input_tokens: (await promptTokens(client, prompt)).length })
 
 /**
- * A prompt whose continuation fills the gap between a text and a suffix, as the model was trained.
+ * A fill-in-the-middle prompt: its continuation fills the gap between a text and a suffix.
  *
- * @throws `unsupported` for a model that cannot fill gaps
+ * @throws `unsupported` for a model that cannot do that
  */
 export async function gapPrompt(client: EngineClient, before: Prompt, suffix: string) {
   const { infill, model } = await client.info()

@@ -5,7 +5,7 @@ import type { DefaultOverrides, ProtocolDefaults } from './build-request.js'
 import { API_DEFAULTS, Services } from '../routes/define-protocol.js'
 import { defaultsFields, samplingSettings } from '../fields/generation-fields.js'
 
-/** A protocol's defaults, with the operator's values in place of its own. */
+/** A protocol's defaults, overridden by the operator's values. */
 export function withOverrides(
   defaults: ProtocolDefaults,
   overrides: DefaultOverrides = {},
@@ -17,7 +17,7 @@ export function withOverrides(
   }
 }
 
-/** The same for each route of a protocol. */
+/** As {@link withOverrides}, for each route of a protocol. */
 export const eachWithOverrides = <Path extends string>(
   defaults: Readonly<Record<Path, ProtocolDefaults>>,
   overrides?: DefaultOverrides,
@@ -40,7 +40,7 @@ export const defaultsOptions = z.object({
   seed: integer(0, 2 ** 32 - 1).optional(),
 })
 
-/** The operator's values for every protocol, with those of one protocol's options before them. */
+/** The operator's values for every protocol, overridden by the options of one protocol. */
 export function overridesFrom(
   options: z.output<typeof defaultsOptions>,
   services = new Services(),
@@ -54,7 +54,7 @@ export function overridesFrom(
 const parametersSchema = z.object({ ...defaultsOptions.shape, stop: stop.optional() })
 
 /**
- * The parameters of a preset in the names of `api.defaults`, and `stop`; unknown names are passed over.
+ * The parameters of a preset, named as in `api.defaults`, and `stop`; unknown names are ignored.
  *
  * @throws `invalid_request` for the first wrong one
  */

@@ -2,8 +2,8 @@ import { CllmError } from '@cllm/core'
 import type { z } from 'zod'
 
 /**
- * The error for a field that this server knows and cannot honour: it is refused, never ignored. Of fields
- * that it does not know the log says so.
+ * The error for a field that this server knows but cannot honour: such fields are refused, never ignored. Unknown fields
+ * are logged.
  */
 export const unsupported = (field: string, what: string): CllmError =>
   new CllmError('unsupported', `${field}: ${what}`, { details: { field } })
@@ -11,16 +11,16 @@ export const unsupported = (field: string, what: string): CllmError =>
 type Refusal = readonly [type: z.ZodType, why: string, ...harmless: unknown[]]
 
 /**
- * Fields that change an answer and cannot be kept to here, so that none is ignored: what they hold, why not, and
- * values that ask for what is done anyway, beside false and an empty list.
+ * Fields that would change an answer but are not supported, so that they are refused instead of ignored. For each: its
+ * type, the reason, and values that ask for nothing special, besides false and an empty list.
  */
 export function refusing<Name extends string>(refused: Readonly<Record<Name, Refusal>>) {
   const all = Object.entries<Refusal>(refused)
   const types = all.map(([name, [type]]) => [name, type.optional()])
   return {
-    /** For a schema. */
+    /** The fields, for a schema. */
     fields: Object.fromEntries(types) as { readonly [Each in Name]: z.ZodOptional<z.ZodUnknown> },
-    /** @throws `unsupported` for the first of them that asks for something */
+    /** @throws `unsupported` for the first field with another value */
     check(given: Readonly<Record<string, unknown>>): void {
       for (const [name, [, why, ...harmless]] of all) {
         const value = given[name]
@@ -32,27 +32,27 @@ export function refusing<Name extends string>(refused: Readonly<Record<Name, Ref
   }
 }
 
-/** What a server may lack: `unsupported` with this message where it does. */
+/** An optional part of a server; throws `unsupported` with this message if it is absent. */
 export function orUnsupported<Part>(part: Part | undefined, message: string): Part {
   if (part !== undefined) return part
   throw new CllmError('unsupported', message)
 }
 
-/** The error for a field whose value cannot be used, and why. */
+/** The error for a field with an unusable value; `problem` says why. */
 export const invalidField = (field: string, problem: string): CllmError =>
   new CllmError('invalid_request', `${field}: ${problem}`, { details: { field } })
 
-/** The error for a field that has another value than was expected. */
+/** The error for a field with an unexpected value. */
 export const expectedField = (field: string, expected: string): CllmError =>
   invalidField(field, `expected ${expected}`)
 
-/** The error for a field that has to be there. */
+/** The error for a missing field. */
 export const missingField = (field: string, details: object = {}): CllmError =>
   new CllmError('invalid_request', `Missing required field: ${field}`, {
     details: { field, ...details },
   })
 
-/** The refusal of an image, a sound or a file: it says what is missing, and where to look. */
+/** The error for an image, a sound or a file that the model cannot read: says what is missing, and where to look. */
 export const noMedia = (field: string, type: string): CllmError =>
   unsupported(
     field,

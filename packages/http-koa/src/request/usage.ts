@@ -1,7 +1,7 @@
 import type { Clock, PromptProgress } from '@cllm/core'
 import type { EndEvent } from './generation.js'
 
-/** An answer whose tokens are counted; those of thoughts are told of chats alone. */
+/** An answer whose tokens are counted; reasoning tokens are only reported for chats. */
 export interface CountedAnswer {
   readonly end: Pick<EndEvent, 'usage'>
   readonly reasoningTokens?: number
@@ -10,7 +10,7 @@ export interface CountedAnswer {
 /**
  * Token counts in OpenAI's form.
  *
- * @param times - so many answers in a row are to one prompt, which counts once; default: all of them are
+ * @param times - the number of consecutive answers that share one prompt, which counts once; default: all answers
  */
 export function usageOf(answers: readonly CountedAnswer[], times = answers.length) {
   let [prompt, cached, generated, reasoning] = [0, 0, 0, 0]
@@ -44,13 +44,13 @@ export const timingsOf = ({ usage, timings }: Pick<EndEvent, 'usage' | 'timings'
   }),
 })
 
-/** The figures of the prompt, of which some tokens were cached, and of the tokens behind it. */
+/** The timings of the prompt and of the generated tokens. */
 function figures(
   [promptTokens, cached, promptMs]: readonly [tokens: number, cached: number, ms: number],
   [predicted, predictedMs]: readonly [tokens: number, ms: number],
 ) {
   const prompt = promptTokens - cached
-  // the first token comes with the prompt's last
+  // the first token is sampled with the prompt's last token
   const steps = predicted - 1
   return {
     cache_n: cached,
@@ -65,7 +65,7 @@ function figures(
   }
 }
 
-/** JSON has no infinity. */
+/** A ratio, 0 for a division by 0, as JSON has no infinity. */
 export const ratio = (value: number, by: number): number => (by > 0 ? value / by : 0)
 
 /** The sum of numbers. */
@@ -75,12 +75,12 @@ export function sum(numbers: readonly number[]): number {
   return total
 }
 
-/** How a streamed answer goes, as llama-server's `return_progress` and `timings_per_token` show it. */
+/** The progress of a streamed answer, as llama-server's `return_progress` and `timings_per_token` show it. */
 export class StreamTimings {
   readonly #started: number
   #first: number | undefined
   #count = 0
-  /** Of the prompt, as far as its progress has told. */
+  /** The cached tokens of the prompt, from its progress. */
   #cached = 0
 
   constructor(
@@ -91,7 +91,7 @@ export class StreamTimings {
     this.#started = clock.now()
   }
 
-  /** How far the prompt is; undefined where that is not asked for. */
+  /** The progress of the prompt; undefined if the client did not ask for it. */
   progress({ promptTokens: total, cachedTokens: cache, processedTokens }: PromptProgress) {
     this.#cached = cache
     if (!this.showsProgress) return undefined
