@@ -530,6 +530,12 @@ t.test('embeddings are as long as there is memory for', async (t) => {
   await t.rejects(mamba.embed!([tokens]), { message }, 'a state for each of 16 inputs')
 })
 
+t.test('embeddings of a context with fewer tokens than a pass has inputs', async (t) => {
+  const backend = await openTiny(t, { contextSize: 2 })
+  t.equal((await backend.embed!([[5, 6]])).length, 1)
+  await t.rejects(backend.embed!([[5, 6, 7]]), { code: 'prompt_too_long' })
+})
+
 t.test('embeddings have positions as they are set', async (t) => {
   const tokens = [1, 264, 270, 271]
   const plain = await openTiny(t)

@@ -119,10 +119,12 @@ export async function openEmbeddings(
   dependencies: MemoryDependencies,
   size = embeddingTokens(settings),
 ): Promise<OpenEmbeddings> {
-  const sizes = { contextSize: size, kvTokens: size, batchSize: size, ubatchSize: size }
-  // llama.cpp has room for the logits of each token as well, and twice where the model makes them
-  const outputs = shape.looksAhead ? size : 2 * size
   const { embeddingInputs: slots } = loaded
+  // llama.cpp has room for an output of each sequence at least, or ends the process
+  const batchSize = Math.max(size, slots)
+  const sizes = { contextSize: size, kvTokens: size, batchSize, ubatchSize: batchSize }
+  // llama.cpp has room for the logits of each token as well, and twice where the model makes them
+  const outputs = shape.looksAhead ? batchSize : 2 * batchSize
   const single = { ...settings, ...sizes, kvCacheType: 'f16' as const, slots, outputs }
   try {
     const held = { ...shape, sizeBytes: 0, projectorBytes: undefined }
