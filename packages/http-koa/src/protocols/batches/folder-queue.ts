@@ -122,7 +122,8 @@ class FolderQueue implements BatchQueue {
     const ms = await tryUntilDone(run, { clock, signal: lost, onError })
     if (lost.aborted) return
     if (ms === undefined) return void this.#ids.delete(id)
-    this.#lines.set(owner, [job, ...(this.#lines.get(owner) ?? [])])
+    // behind the others: what it waits for may be its own, such as the engine of one model
+    entryOf(this.#lines, owner, () => []).push(job)
     this.#paused.add(owner)
     this.#later(`paused ${owner}`, ms, () => this.#paused.delete(owner))
   }

@@ -162,6 +162,20 @@ t.test('a line that is left is no failure', async (t) => {
   t.same(log, [])
 })
 
+t.test('lines whose engine is away hold up no others', async (t) => {
+  const send: SendLine = async ({ body }) =>
+    'model' in body
+      ? { status: 503, body: null, retryAfter: 1 }
+      : { status: 200, body: 'fine', retryAfter: undefined }
+  const { create, batch, clock, runner, ended } = await running(t, { send })
+  const away = Array.from({ length: 6 }, (_, index) => lineOf(index, '{"model":"away"}'))
+  const id = await create([...away, lineOf(6)])
+  const other = await create([lineOf(0)])
+  t.match(await ended(other), { status: 'completed' })
+  t.match(await runner.live(await batch(id)), { request_counts: { total: 7, completed: 1 } })
+  t.ok(clock.now() < 10_000, 'within seconds')
+})
+
 t.test('a line that fails is one line that fails', async (t) => {
   const send: SendLine = async (line) => {
     if (line.custom_id === 'line-1') throw new Error('a defect')
