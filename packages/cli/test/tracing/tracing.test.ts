@@ -3,7 +3,13 @@ import { createServer as createHttpServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import { FakeBackend } from '@cllm/testing'
-import { koaTransport, nativeProtocol, openAiProtocol } from '@cllm/http-koa'
+import {
+  goesOn,
+  koaTransport,
+  nativeProtocol,
+  openAiProtocol,
+  type RequestObserver,
+} from '@cllm/http-koa'
 import { createPolicy } from '@cllm/scheduler'
 import { createServer } from 'cllm'
 import { systemClock } from '@cllm/core'
@@ -80,6 +86,9 @@ t.test('a span for each request, and none of its words', async (t) => {
   const plain = { prompt: 'yellowcanary', max_tokens: 2, ignore_eos: true }
   t.equal(await post('/generate', plain), 200)
   t.equal(await post('/generate', { prompt: 'yellowcanary '.repeat(900), max_tokens: 2 }), 400)
+  const spansOf = tracing.protocol.observe!({ clock: systemClock } as never) as RequestObserver
+  const at = systemClock.now()
+  spansOf.onSubmit({ model: 'part', request: { prompt: { text: '' } }, at }).onEnd(at, goesOn)
   await tracing.shutdown()
 
   t.same([...paths], ['/v1/traces'])
@@ -87,7 +96,8 @@ t.test('a span for each request, and none of its words', async (t) => {
   t.match(values(resources[0]!.resource.attributes), { 'service.name': 'cllm' })
   const spans = resources.flatMap(({ scopeSpans }) => scopeSpans.flatMap((scope) => scope.spans))
   const roots = spans.filter(({ name }) => name.includes(' '))
-  t.equal(roots.length, 3)
+  t.equal(roots.length, 4)
+  t.equal(roots[3]?.status.code, 0, 'what goes on has not failed')
   const [first, second, failed] = roots as [OtlpSpan, OtlpSpan, OtlpSpan]
   t.match(first, { traceId, parentSpanId: parent, name: 'chat fake', kind: 2 })
   t.match(values(first.attributes), {

@@ -1,4 +1,10 @@
-import type { KoaProtocol, ObservedRequest, RequestObserver, RequestWatch } from '@cllm/http-koa'
+import {
+  goesOn,
+  type KoaProtocol,
+  type ObservedRequest,
+  type RequestObserver,
+  type RequestWatch,
+} from '@cllm/http-koa'
 import {
   context,
   propagation,
@@ -93,8 +99,10 @@ class RequestSpans implements RequestObserver {
       },
       onEnd: (now, error) => {
         if (error !== undefined) {
-          span.setAttribute('error.type', error.code)
-          span.setStatus({ code: SpanStatusCode.ERROR })
+          if (error !== goesOn) {
+            span.setAttribute('error.type', error.code)
+            span.setStatus({ code: SpanStatusCode.ERROR })
+          }
           if (firstTokenAt !== undefined) this.#phase(span, 'decode', firstTokenAt, now + aheadMs)
         }
         span.end(now + aheadMs)
