@@ -126,7 +126,16 @@ function* checkModels(find: Find): Generator<string> {
   const served = find('models.served')
   const models = served.value as Readonly<Record<string, ServedModel>>
   for (const [name, model] of Object.entries(models)) {
-    yield* checkModel(`${served.label}: ${name}`, model)
+    const label = `${served.label}: ${name}`
+    yield* checkModel(label, model)
+    const own: Find = (path) => {
+      const key = path.replace('engine.', '')
+      const ofAll = find(path)
+      if (!Object.hasOwn(model, key)) return ofAll
+      return { ...ofAll, label: `${label}: ${key}`, value: model[key as keyof ServedModel] }
+    }
+    // those without a setting of this model are told of once
+    for (const problem of checkEngine(own)) if (problem.includes(label)) yield problem
   }
   const presets = find('models.presets')
   const byName = presets.value as Readonly<Record<string, PresetSettings>>

@@ -442,6 +442,12 @@ t.test('several models', async (t) => {
     '/etc/cllm.yaml:4: model.id: has no effect together with /etc/cllm.yaml:2: models.served',
     '/etc/cllm.yaml:3: models.aliases: expected one of a, got c',
   ])
+  const unequal =
+    'models:\n  a: { spec: b, slots: 8, batch_size: 4 }\n  c: { spec: d, slots: 200 }\nengine: { batch_size: 128 }\n'
+  t.same(problemsOf({ yaml: unequal }), [
+    '/etc/cllm.yaml:2: models.served: a: batch_size: expected at least one token for each of the 8 slots (/etc/cllm.yaml:2: models.served: a: slots), got 4',
+    '/etc/cllm.yaml:4: engine.batch_size: expected at least one token for each of the 200 slots (/etc/cllm.yaml:2: models.served: c: slots), got 128',
+  ])
   t.same(problemsOf({ yaml: 'models: { a: { spec: b, chat_template: 5, lora: x=y.gguf } }' }), [
     '/etc/cllm.yaml:1: models.served: a: chat_template: expected a file or a template, got 5',
     '/etc/cllm.yaml:1: models.served: a: lora: expected a list of NAME=PATH[:SCALE], each name once, got "x=y.gguf"',

@@ -86,7 +86,10 @@ t.test('serve: what is wrong is told with what was expected and what came', asyn
     [{ modle: 'a' }, /^serve: there is no option "modle" .*; did you mean "model"\?$/],
     [{ port: '80x' }, /serve: port: expected a whole number from 0 to 65535, got "80x"$/],
     [{ port: 80n }, /serve: port: expected a whole number from 0 to 65535, got 80n$/],
-    [{ model: around }, /serve: model: expected a model, got <ref \*1> \{ self: \[Circular \*1\] \}$/],
+    [
+      { model: around },
+      /serve: model: expected a model, got <ref \*1> \{ self: \[Circular \*1\] \}$/,
+    ],
     [{ policy: 'nope' }, /serve: policy: There is no policy "nope"/],
     [
       { settings: { engine: { gpuu: 1 } } },
