@@ -7,11 +7,11 @@ import { contentOf } from './message-content.js'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
-/** A text, or its parts, which are looked at one by one. */
+/** A text, or an array of parts, which are checked later one by one. */
 export const partsSchema = (expected: string) =>
   z.union([z.string(), z.array(z.unknown().meta({ type: 'object' }))], expected)
 
-/** A text, or its parts. */
+/** A text, or an array of parts. */
 export const contentSchema = partsSchema('a string or an array of parts')
 
 const name = z.string('a name').min(1, 'a name')
@@ -29,7 +29,7 @@ const toolCall = z
     },
     'a tool call',
   )
-  // a call says what it calls
+  // a call must have the object for its type
   .refine((call) => (call.type === 'custom' ? call.custom : call.function) !== undefined, {
     path: ['function'],
     error: functionExpected,
@@ -87,12 +87,12 @@ export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[
   })
 }
 
-/** OpenAI's newer names of roles, as templates know them. */
+/** The roles in templates for OpenAI's newer roles. */
 const templateRoles: Readonly<Record<string, string>> = { developer: 'system', function: 'tool' }
 
 function toToolCall(call: z.output<typeof toolCall>, index: number, nth: number): ChatToolCall {
   const field = `messages.${index}.tool_calls.${nth}.function.arguments`
-  // models know a free-form tool as a function with a text
+  // for models, a free-form tool is a function with one text argument
   const { name, arguments: given } = call.function ?? {
     name: call.custom?.name ?? '',
     arguments: { input: call.custom?.input ?? '' },
@@ -116,7 +116,7 @@ export function argumentsOf(given: string | JsonObject, field: string): JsonObje
   throw expectedField(field, objectAsText)
 }
 
-/** What a client says of the end of its conversation. */
+/** The fields that tell how a conversation ends. */
 export interface TurnFields {
   readonly messages: readonly ClientMessage[]
   readonly add_generation_prompt?: boolean | undefined
@@ -124,8 +124,8 @@ export interface TurnFields {
 }
 
 /**
- * Whether an answer is a new turn or goes on with the last message. As with llama-server it goes on with
- * one of the assistant's that has a text, unless the client asks for a new turn.
+ * Whether the answer is a new turn or continues the last message. As in llama-server, it continues an assistant's message
+ * with a text, unless the client asks for a new turn.
  *
  * @throws `invalid_request` where the client asks for both, or the assistant speaks twice at the end
  */

@@ -7,12 +7,12 @@ import { expectedField, noMedia } from '../request/refusals.js'
 /** A part of a content: a text, an image or a sound. */
 export type ContentPart = string | Omit<PromptMedia, 'at'>
 
-/** What a message says. */
+/** The content of a message. */
 export type MessageContent = Pick<ChatMessage, 'content' | 'media'>
 
 /**
- * A content's parts as one: each text on a line of its own as in llama-server, since a part is a file or a question, not
- * the middle of a word; those of an answer are paragraphs. Around an image there is no line of its own.
+ * Joins the parts of a content: texts are separated by a line break as in llama-server, since a part is a file or a
+ * question, not the middle of a word; those of an answer by an empty line. Images are not separated.
  *
  * @throws `unsupported` for content that is neither text, image nor sound
  */
@@ -37,13 +37,13 @@ export function joined(parts: readonly ContentPart[], separator: string): Messag
   return { content, ...(media.length > 0 && { media }) }
 }
 
-/** The same behind a text. */
+/** Puts a text before a content. */
 export function behind(text: string, { content, media }: MessageContent): MessageContent {
   const moved = media?.map((image) => ({ ...image, at: image.at + text.length }))
   return { content: text + content, ...defined({ media: moved }) }
 }
 
-/** A tool's result says which call it answers by its name or by its id; templates show the name. */
+/** Adds the tool's name to results that only have the id of their call, as templates show the name. */
 export function withNames(messages: readonly ChatMessage[]): ChatMessage[] {
   const names = new Map<string | undefined, string>()
   return messages.map((message) => {
@@ -105,11 +105,11 @@ export function filePart(type: MediaType, given: unknown, field: string): Omit<P
 }
 
 /**
- * The messages as the model can be shown them. A file that it cannot, or that cannot be read, is refused where somebody
- * asks about it. In a tool's result, which nobody could foresee, and in a message that the conversation went on behind,
- * a text stands for it: refused there, it would end a conversation that its client keeps whole.
+ * The messages without files that the model cannot be shown. Such files are refused in the last message. In a tool's
+ * result, and in earlier messages, a text takes their place: an error would make it impossible to continue the
+ * conversation, which the client always sends as a whole.
  *
- * @throws as {@link checkMedia}
+ * @throws the errors of {@link checkMedia}
  */
 export function shownMessages(
   messages: readonly ChatMessage[],
@@ -134,26 +134,26 @@ export function shownMessages(
   })
 }
 
-/** What a model is shown. */
+/** The kinds of files that a model can be shown. */
 type Sight = Pick<ModelInfo, 'images' | 'audio'>
 
 const isShown = ({ type }: PromptMedia, { images = false, audio = false }: Sight): boolean =>
   type === 'image' ? images : audio
 
-/** What stands for a file that the model cannot be shown. */
+/** The text in place of a file that the model cannot be shown. */
 export const leftOut = (type: string): string => `[${type} left out: the model cannot be shown it]`
 
 /**
- * Makes sure that the model knows what such files are, and that they are in the request or have a URL.
+ * Checks that the model can be shown such files, and that they are in base64 or given by URL.
  *
- * @throws `unsupported` where the model does not, `invalid_request` for what is no base64
+ * @throws `unsupported` if the model cannot, `invalid_request` for invalid base64
  */
 export function checkMedia(files: readonly PromptMedia[], model: Sight): void {
   for (const file of files) {
     const { type, data, field = 'messages' } = file
     if (!isShown(file, model)) throw noMedia(field, type)
     if (isUrl(data)) continue
-    // no pattern of several parts: one that ends in $ takes quadratic time where there are many spaces
+    // no single pattern: one that ends in $ takes quadratic time for many spaces
     const digits = data.trimEnd().replace(/={1,2}$/, '')
     if (digits !== '' && !/[^A-Za-z0-9+/\s]/.test(digits)) continue
     const example = type === 'image' ? 'image/png' : 'audio/wav'

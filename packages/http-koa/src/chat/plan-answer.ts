@@ -8,31 +8,31 @@ import { marksOf, type ToolDefinition, escaped } from './format/chat-format.js'
 import { areText } from './format/known-templates.js'
 import type { PreparedChat } from './prepare-chat.js'
 
-/** All that an engine's request has of a conversation, and how its answer is read. */
+/** The parts of an engine's request that depend on the conversation, and how its answer is read. */
 export interface AnswerPlan {
   readonly prompt: Prompt
-  /** How the answer is read. */
+  /** The form by which the answer is read. */
   readonly form: AnswerForm
-  /** What the answer is held to; undefined: nothing. */
+  /** The constraint on the answer; undefined: none. */
   readonly constraint: OutputConstraint | undefined
-  /** What the model may write around text, reasoning and calls. */
+  /** The marks that the model may write around text, reasoning and calls. */
   readonly marks: readonly string[] | undefined
 }
 
-/** Tools of which an answer must call one, and nothing else. */
+/** The tools of which an answer must call one, and contain nothing else. */
 export interface ForcedTools {
   readonly tools: readonly ToolDefinition[]
   /**
-   * Whether it may be several calls; default: where the model has its own way to write them, as a model
-   * that was never taught any may not come to an end.
+   * Whether several calls are allowed; default: only if the model has its own format of calls, as a model that was never
+   * trained on one may not stop.
    */
   readonly several?: boolean | undefined
 }
 
 /**
- * The tools of which an answer must call one: all of a client's, or the one of this name, which is called once.
+ * The tools of which an answer must call one: all of the client's, or the one with this name, which is called once.
  *
- * @param expected - of the choice, for the message
+ * @param expected - the expected values of the choice, for the message
  * @throws CllmError `invalid_request` where there is no such tool
  */
 export function forcedTools(
@@ -46,22 +46,22 @@ export function forcedTools(
   return { tools: chosen, several: isNamed ? false : several }
 }
 
-/** What a client asks of an answer. */
+/** What a client asks for. */
 export interface WantedAnswer {
-  /** The fields that may ask for a form; at most one does. */
+  /** The constraints of the fields that can ask for one; at most one may. */
   readonly asked?: readonly (FieldConstraint | undefined)[]
   readonly forced?: ForcedTools | undefined
 }
 
-/** A conversation for the engine, as `prepareChat` makes it or with another prompt. */
+/** A conversation for the engine, from `prepareChat` or with another prompt. */
 export type PlannedChat = Omit<PreparedChat, 'prompt'> & { readonly prompt: Prompt }
 
 type Held = Omit<AnswerPlan, 'prompt' | 'marks'>
 
 /**
- * Plans the answer to a conversation. JSON and tools go together: the answer is either JSON of the form that
- * is asked for or a call of a tool, and where calls are forced it is a call. A prompt that opens the thoughts
- * has them come first; other grammars have no room for them, so they are closed.
+ * Plans the answer to a conversation. JSON and tools can be combined: the answer is then either JSON of the requested form
+ * or a tool call; forced calls are always calls. If the prompt opens reasoning, that comes first; a client's own grammar
+ * has no place for reasoning, so it is closed before.
  *
  * @throws CllmError `invalid_request` when two fields ask for something, or `unsupported`
  */
@@ -94,18 +94,17 @@ export async function planAnswer(
   return { prompt, marks, ...plan }
 }
 
-/** Strict calls are read in the one way in which they are held to be written. */
+/** The form with strict calls, which are read in the one format in which they must be written. */
 function strictForm(form: AnswerForm, { call }: StrictCalls): AnswerForm {
   const { format } = form
-  // what the model writes its own way counts as well where no mark of it can be held to a schema
+  // the model's own format is recognised, too, if no mark of it can be constrained by a schema
   const own = call.head === '' && format.own !== undefined ? [format.own] : []
   return { ...form, format: { ...format, calls: [...own, call] } }
 }
 
 /**
- * Holds an answer to a call of one of these tools, written as the model writes calls where its marks are
- * text, else as bare JSON. A thinking model may think first, and does where its prompt opens the
- * thoughts.
+ * Constrains an answer to a call of one of these tools: in the model's own format if its marks are plain text, else as
+ * bare JSON. A reasoning model may think first, and must if its prompt opens the reasoning.
  */
 async function forcedCalls(
   client: EngineClient,
@@ -134,7 +133,7 @@ async function forcedCalls(
   return { form: called, constraint }
 }
 
-/** Any text in which nothing begins as the mark does. */
+/** A pattern for any text before the mark. */
 function upTo(mark: string): string {
   const [first = '', second = ''] = Array.from(mark, escapedInClass)
   return second === '' ? `[^${first}]*` : `(?:[^${first}]|[${first}][^${second}])*`
@@ -142,7 +141,7 @@ function upTo(mark: string): string {
 
 const escapedInClass = (sign: string): string => (/[\\\]^-]/.test(sign) ? `\\${sign}` : sign)
 
-/** Holds an answer to JSON, or to a call where there are tools; those that are not strict have any arguments. */
+/** Constrains an answer to JSON or, if there are tools, to a call; tools that are not strict take any arguments. */
 async function jsonAnswer(
   client: EngineClient,
   form: AnswerForm,
@@ -163,7 +162,7 @@ async function jsonAnswer(
   return { form: read, constraint }
 }
 
-/** The prompt with its thoughts closed, if it opens any. */
+/** The prompt with its reasoning closed, if it opens one. */
 function closed(prompt: Prompt, form: AnswerForm): Pick<AnswerPlan, 'prompt' | 'form'> {
   const { thinking } = form.format
   const kept = { ...form, thinks: false }

@@ -13,23 +13,23 @@ export interface Chat {
   /** Names of the strict tools, whose arguments must match their schemas. */
   readonly strict?: readonly string[] | undefined
   readonly template: ChatRenderOptions
-  /** Most tool calls in an answer; default: any number. */
+  /** The most tool calls in an answer; default: any number. */
   readonly mostCalls?: number | undefined
-  /** What comes before the messages; default: that of the preset that the client was opened by. */
+  /** What precedes the messages; default: that of the preset by which the model was opened. */
   readonly preamble?: Preamble
 }
 
-/** A conversation for the engine, and what its answer may hold. */
+/** A conversation for the engine, and the form of its answer. */
 export interface PreparedChat {
   readonly prompt: Extract<Prompt, { messages: unknown }>
   readonly form: AnswerForm
-  /** What the model may write around text, reasoning and calls. */
+  /** The marks that the model may write around text, reasoning and calls. */
   readonly marks?: readonly string[] | undefined
-  /** Names of the strict tools; absent: none is. */
+  /** Names of the strict tools; absent: none. */
   readonly strict?: readonly string[] | undefined
 }
 
-/** Puts the tools into the prompt as the model's template wants them. */
+/** Prepares a conversation: puts the tools into the prompt as the model's template expects them. */
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
   const { tools, template, mostCalls, strict = [], preamble = client.preset } = chat
   const info = await client.info()
@@ -38,7 +38,7 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   const { format, marks } = known
   const before = preamble === undefined ? given : withPreamble(preamble, given)
   const { messages, variables: shown } = promptWithTools(before, tools, format)
-  // what the operator has set, where the client does not say
+  // the operator's setting, if the client has none
   const { reasoning } = info.model.details ?? {}
   const thinks = reasoning === undefined ? {} : thinkingVariables(reasoning)
   const variables = { ...thinks, ...template.variables, ...shown }
@@ -58,10 +58,10 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   return { prompt, form, marks, ...(strict.length > 0 && { strict }) }
 }
 
-/** What comes before every conversation with a model. */
+/** What precedes every conversation with a model. */
 export type Preamble = Pick<ModelPreset, 'system' | 'messages'>
 
-/** A conversation with what comes before it. */
+/** A conversation with its preamble. */
 function withPreamble(
   { system = '', messages: before = [] }: Preamble,
   messages: readonly ChatMessage[],
@@ -70,12 +70,11 @@ function withPreamble(
   return [...(hasSystem ? [] : [{ role: 'system', content: system }]), ...before, ...messages]
 }
 
-/** How hard a client asks a model to think, from not at all. */
+/** How much a client can ask a model to think. */
 export const efforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh'] as const
 
 /**
- * The variables with which templates are told whether and how hard to think: they know it under several
- * names.
+ * The template variables for whether and how much to think; templates use different names for them.
  */
 export function thinkingVariables(
   effort: boolean | string | null | undefined,
@@ -132,7 +131,7 @@ function withShortIds(message: ChatMessage): ChatMessage {
 const shortId = (id: string): string =>
   /^[a-zA-Z0-9]{9}$/.test(id) ? id : createHash('sha256').update(id).digest('hex').slice(0, 9)
 
-/** Calls and results as plain text, for templates without tools. */
+/** A message with calls and results as plain text, for templates without tools. */
 function inWords({ role, content, name, tool_calls: calls, media }: ChatMessage): ChatMessage {
   if (role === 'tool') {
     const said = { content, ...defined({ media }) }
@@ -143,19 +142,19 @@ function inWords({ role, content, name, tool_calls: calls, media }: ChatMessage)
   return { role, content: content === '' ? called : `${content}\n${called}` }
 }
 
-/** Share of a slot that is left for the answer. */
+/** The share of a slot that is reserved for the answer. */
 const roomForAnswer = 1 / 8
 
 /**
- * The conversation without its oldest messages, as many as do not fit the slot with some room for an
- * answer. System messages and the last message stay, and no result of a tool stays without its call. A
- * conversation that fits is returned as it is; one whose last message does not fit is refused later.
+ * Drops the oldest messages of a conversation until it fits into the slot with some room for the answer. System messages
+ * and the last message stay, and no tool's result stays without its call. A conversation that fits is returned as it is;
+ * one whose last message does not fit is refused later.
  */
 export async function fitConversation(client: EngineClient, chat: Chat): Promise<Chat> {
   const { limits } = await client.info()
   const most = Math.ceil(limits.contextSize * (1 - roomForAnswer))
   const fits = async (messages: readonly ChatMessage[]): Promise<boolean> => {
-    // each has a token at least
+    // each message has at least one token
     if (messages.length > most) return false
     const { prompt } = await prepareChat(client, { ...chat, messages })
     const { tokens } = await client.applyTemplate(prompt.messages, prompt.template)
@@ -173,11 +172,11 @@ export async function fitConversation(client: EngineClient, chat: Chat): Promise
   return { ...chat, messages: without(chat.messages, high) }
 }
 
-/** The messages but the first `count` that are not the system's. */
+/** The messages without the first `count` that are no system messages. */
 function without(messages: readonly ChatMessage[], count: number): readonly ChatMessage[] {
   const others = messages.filter(({ role }) => role !== 'system')
   let first = count
-  // a result belongs to the call before it
+  // a tool's result is dropped with the call before it
   while (others[first]?.role === 'tool' && others[first] !== messages.at(-1)) first++
   const gone = new Set(others.slice(0, first))
   return messages.filter((message) => !gone.has(message))

@@ -24,7 +24,7 @@ function callSchema(
   { function: { name, parameters } }: ToolDefinition,
   { nameKey, argumentsKey }: CallObject,
 ): JsonSchema {
-  // an address of its own: its references are meant from its own root
+  // an `$id` of its own, as its references are relative to its own root
   const { $id } = (parameters ?? {}) as { readonly $id?: unknown }
   const isAddress = typeof $id === 'string' && !$id.startsWith('#')
   const given =
@@ -39,17 +39,17 @@ function callSchema(
   }
 }
 
-/** How strict calls are written, and what holds the model to it. */
+/** The format of strict calls, and the constraint that enforces it. */
 export interface StrictCalls {
   readonly constraint: OutputConstraint
-  /** The one form in which the answer may hold calls. */
+  /** The only format of calls in the answer. */
   readonly call: CallFormat
 }
 
 /**
- * Constrains tool calls to their schemas in an answer that may also be text; the constraint starts
- * where a call starts. Calls that the model does not write as JSON objects become such: behind the mark
- * with which it begins a call there is nothing but JSON.
+ * Constrains tool calls to their schemas in an answer that may also be text; the constraint begins where a call begins.
+ * If the model's own format has no JSON objects, calls become such: behind the mark that begins a call, only JSON is
+ * allowed.
  *
  * @param strict - the tools whose arguments must match their schemas; other tools take any object
  */
@@ -80,7 +80,7 @@ export function strictCalls(
   return { constraint: isLast ? constraint : { ...constraint, next: call.head }, call }
 }
 
-/** The schema of calls of these tools in a format. */
+/** The schema for calls of these tools in a format. */
 function schemaIn(call: CallFormat, tools: readonly ToolDefinition[], several: boolean) {
   const keys = objectKeys(call)
   const items = callsSchema(tools, keys)
@@ -88,13 +88,13 @@ function schemaIn(call: CallFormat, tools: readonly ToolDefinition[], several: b
   return { type: 'array', items, minItems: 1, ...(several ? {} : { maxItems: 1 }) }
 }
 
-/** The format of calls whose mark holds the tool's name: behind it there is JSON. */
+/** The format of calls whose mark contains the tool's name, followed by JSON. */
 function namedForm({ own }: AnswerForm['format']): CallFormat | undefined {
   if (own === undefined || !own.head.includes(toolName)) return undefined
   return { ...own, section: '', arguments: { kind: 'json' }, closings: own.closings.slice(0, 1) }
 }
 
-/** The constraint begins where the name does, so that each tool has its own arguments. */
+/** A constraint that begins before the name, so that each tool has its own arguments. */
 function namedCalls(
   tools: readonly ToolDefinition[],
   call: CallFormat,
@@ -106,7 +106,7 @@ function namedCalls(
   const written = tools.map(({ function: { name, parameters } }) => ({
     schema: (parameters ?? { type: 'object' }) as JsonSchema,
     before: `${escaped(name)}${afterName}`,
-    // what stands only between calls is no end of one
+    // text that only separates calls does not end one
     ...(isTag(closing) && { closing }),
   }))
   const json = written.reduceRight<EitherJson | undefined>(
@@ -122,18 +122,18 @@ function namedCalls(
   return { constraint: { type: 'triggered-json', trigger, ...json }, call }
 }
 
-/** How a call's object names its parts. */
+/** The keys of a call's object. */
 const objectKeys = (call: CallFormat): CallObject =>
   call.arguments.kind === 'object' ? call.arguments : callObject
 
-/** The format in which calls are JSON objects behind a mark that nothing else in an answer has. */
+/** The format of calls as JSON objects behind a mark that nothing else in an answer uses. */
 function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat {
   const bare = { section: '', head: '', arguments: callObject, closings: [] }
   if (own === undefined || own.arguments.kind === 'object') return own ?? bare
   const { open = '', close = '' } = thinking ?? {}
   const others = [open, close, frame.open, ...frame.closings].join('')
   const mark = segmentsOf(own.section + own.head).find(
-    // JSON has the tool's name inside: a mark that holds it cannot stand before
+    // the JSON contains the tool's name, so the mark before it must not
     (piece) => isTag(piece) && !piece.includes(toolName) && !others.includes(piece),
   )
   if (mark === undefined) return bare
@@ -141,23 +141,23 @@ function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat 
   return { ...bare, head: mark, closings }
 }
 
-/** What a constraint says of a call's end. */
+/** The end of a call, for a constraint. */
 const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
   closing === undefined || closing === ';' ? {} : { closing }
 
-/** What stands before a further call; undefined: it is in the same list, or not known. */
+/** The text before a further call; undefined: calls are in one list, or it is unknown. */
 function nextOf(call: CallFormat): string | undefined {
   if (call.head.includes(anyText) || objectKeys(call).isList === true) return undefined
   return call.closings[0] === ';' ? ';' : call.head
 }
 
-/** Where thoughts end that the prompt has opened, as a regular expression; undefined: none are open. */
+/** A pattern for the end of reasoning that the prompt has opened; undefined: none is open. */
 export function thoughtsEnd({ thinks, thinkingIsOpen, format }: AnswerForm): string | undefined {
   if (!thinks || !thinkingIsOpen || format.thinking === undefined) return undefined
   return `^[\\s\\S]*?${escaped(format.thinking.close)}`
 }
 
-/** The reasoning before an answer, as part of a regular expression. */
+/** A pattern for the reasoning before an answer. */
 function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm): string {
   if (!thinks || thinking === undefined) return ''
   const [open, close] = [escaped(thinking.open), escaped(thinking.close)]
@@ -165,14 +165,14 @@ function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm
   return `(?:\\s*${open}[\\s\\S]*?${close}|(?!\\s*${open}))`
 }
 
-/** White space in what is written by force: a small model would go on with more for ever. */
+/** A pattern for limited white space in constrained text, as a small model would write it for ever. */
 export const fewSpaces = String.raw`\s{0,3}`
 
-/** A mark of a call as part of a regular expression, as narrow as what reads calls. */
+/** A pattern for a call's mark, which matches the same texts as the reader of calls. */
 const patternOf = (mark: string, spaces = String.raw`\s*`): string =>
   escaped(mark).replaceAll(/\s+/g, spaces).replaceAll(anyText, `[^<\\n]{0,${longestAny}}?`)
 
-/** The tools with the schemas of those that are strict alone. */
+/** The tools with the schemas of strict ones only. */
 export const shownTools = (tools: readonly ToolDefinition[], strict: readonly string[]) =>
   tools.map((tool) => (strict.includes(tool.function.name) ? tool : withoutSchema(tool)))
 
@@ -181,20 +181,20 @@ const withoutSchema = ({ type, function: { name } }: ToolDefinition): ToolDefini
   function: { name },
 })
 
-/** How a grammar has a model write calls. */
+/** The calls that a grammar has a model write. */
 export interface WrittenCalls {
   readonly json: SurroundedJson
-  /** The form of an answer that may hold them. */
+  /** The form of an answer with such calls. */
   readonly form: AnswerForm
-  /** Whether that is the model's own way. */
+  /** Whether it is the model's own format. */
   readonly isOwn: boolean
 }
 
 /**
- * Calls of these tools as the model writes them where its marks are text, else as bare JSON.
+ * Calls of these tools in the model's own format if its marks are plain text, else as bare JSON.
  *
- * @param several - whether there may be further calls; default: where the model has its own way to write
- *   them, as a model that was never taught any may not come to an end
+ * @param several - whether several calls are allowed; default: only if the model has its own format, as a model that was
+ *   never trained on one may not stop
  */
 export async function writtenCalls(
   client: EngineClient,

@@ -7,19 +7,19 @@ export type Tools = ReadonlyMap<string, ToolDefinition>
 
 /** The marks of a format that an answer is searched for. */
 export interface AnswerMarks {
-  /** What may stand in the middle of a text. */
+  /** Marks that may occur in the middle of a text. */
   readonly inline: readonly string[]
-  /** Finds the first of these. */
+  /** Finds the first of the `inline` marks. */
   readonly pattern: RegExp | undefined
-  /** The calls that may begin in the middle of a text. */
+  /** The formats of calls that may begin in the middle of a text. */
   readonly calls: ReadonlySet<CallFormat>
-  /** What is dropped wherever it stands. */
+  /** Marks that are dropped wherever they occur. */
   readonly closings: readonly string[]
-  /** How a call in the template's own way begins, if only a call begins so. */
+  /** The beginning of a call in the template's own format, if nothing else begins like that. */
   readonly own: string | undefined
 }
 
-/** The marks of a format, in an answer that may call these tools. */
+/** The marks of a format, for an answer that may call these tools. */
 export function marksOfAnswer(
   { own, calls, thinking, frame }: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>,
   tools: Tools,
@@ -28,7 +28,7 @@ export function marksOfAnswer(
   const ownMark = own === undefined ? '' : firstLiteral(own.section === '' ? own.head : own.section)
   const turns = thinking?.close.startsWith('<|') === true ? [thinking.close] : []
   const closings = [...frame.closings, ...turns].filter((mark) => mark !== '')
-  // tokens that no text has
+  // special tokens, which never occur in a text
   const channel = thinking?.open.startsWith('<|') === true ? [thinking.open] : []
   const starts = inlineCalls.flatMap(({ gap = '', section, head }) => {
     const marks = [section, head].map(firstLiteral).filter((mark) => mark !== '')
@@ -44,7 +44,7 @@ export function marksOfAnswer(
   }
 }
 
-/** The length of a mark at the start of a text that grows. */
+/** The length of a mark at the start of a text to which more may be added; `maybe`: more text decides. */
 export function lengthAt(text: string, mark: string): number | 'maybe' | 'no' {
   if (text.startsWith(mark)) return mark.length
   return mark.startsWith(text) ? 'maybe' : 'no'
@@ -53,7 +53,7 @@ export function lengthAt(text: string, mark: string): number | 'maybe' | 'no' {
 /**
  * The length of the longest of these marks at the start of a text.
  *
- * @param isOver - whether the text does not grow any more
+ * @param isOver - whether the text is complete
  */
 export function longestAt(text: string, marks: readonly string[], isOver: boolean) {
   let longest: number | 'no' = 'no'
@@ -67,26 +67,26 @@ export function longestAt(text: string, marks: readonly string[], isOver: boolea
   return longest
 }
 
-/** Characters of a mark that is looked for in the middle of a text. */
+/** The least length of a mark that is searched for in the middle of a text. */
 const shortestMark = 3
 
 const isInline = ({ section, head, startsOnly }: CallFormat): boolean =>
   startsOnly !== true && firstLiteral(section + head).length >= shortestMark
 
-/** A mark up to what differs from call to call. */
+/** The constant beginning of a mark, up to the first part that differs between calls. */
 const firstLiteral = (mark: string): string => literal.exec(mark)?.[0] ?? ''
 const literal = new RegExp(`^[^\\s\\d${anyText}${toolName}]*`)
 
-/** The end of a mark, and the name in it; or that more text decides, or that it is none. */
+/** The end of a mark and the name in it; `maybe`: more text decides; `no`: there is no mark. */
 export type MarkMatch = { readonly end: number; readonly name?: string } | 'maybe' | 'no'
 
-/** Characters that a {@link anyText} stands for at most. */
+/** The most characters that an {@link anyText} matches. */
 export const longestAny = 96
-/** White space and numbers differ from call to call. */
+/** The placeholders in a mark. White space and numbers, which differ between calls as well, match any other. */
 const stands = anyText + toolName
 const piece = new RegExp(`\\s+|\\d+|[${stands}]|[^\\s\\d${stands}]+`, 'g')
 
-/** Whether a mark stands at a place of a text that grows. */
+/** Matches a mark at a place of a text to which more may be added. */
 export function matchMark(
   mark: string,
   text: string,
@@ -122,12 +122,12 @@ function endOfAny(rest: readonly string[], text: string, at: number): number | '
   const found = text.indexOf(next, at)
   const until = found < 0 ? text.length - possibleStart(text.slice(at), [next]) : found
   const skipped = text.slice(at, until)
-  // what it stands for has no marks of its own
+  // the matched text cannot contain marks itself
   if (skipped.length > longestAny || /[<\n]/.test(skipped)) return 'no'
   return found < 0 ? 'maybe' : backOver(text, found, at, rest[0] ?? '')
 }
 
-/** White space before the next mark belongs to that. */
+/** Goes back over white space, which belongs to the next mark. */
 function backOver(text: string, found: number, least: number, next: string): number {
   let at = found
   if (/^\s/.test(next)) while (at > least && /\s/.test(text[at - 1] ?? '')) at--

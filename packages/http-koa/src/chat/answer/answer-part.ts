@@ -14,19 +14,19 @@ export type AnswerPart =
   /** More of the last call's arguments. */
   | { readonly type: 'arguments'; readonly text: string }
 
-/** Also says where a call ends and what was written of it, and what is no part of the answer. */
+/** A part with more detail: also where a call ends, with its raw text, and dropped text. */
 export type ReadPart =
   | AnswerPart
   | { readonly type: 'dropped'; readonly text: string }
   | { readonly type: 'call-end'; readonly raw: string; readonly isWhole: boolean }
 
-/** Splits an answer into parts while it is generated. */
+/** Splits an answer into parts while it is being generated. */
 export interface AnswerParser {
-  /** The parts that this piece of text completes. */
+  /** Adds a piece of text; returns the parts that are certain now. */
   push(text: string): readonly AnswerPart[]
-  /** What was held back until the end. */
+  /** Ends the answer; returns the parts that were held back. */
   end(): readonly AnswerPart[]
-  /** Tokens up to the last of the reasoning, where each was pushed by itself. */
+  /** The number of reasoning tokens, if each token was pushed separately. */
   readonly reasoningTokens: number
 }
 
@@ -41,16 +41,16 @@ export function possibleStart(text: string, marks: readonly string[]): number {
   return longest
 }
 
-/** Reasoning that comes in pieces, without the white space around it. */
+/** Reasoning that arrives in pieces, without the white space around it. */
 export class Thoughts {
   #hasBegun = false
-  /** White space that belongs to it if more comes. */
+  /** White space that belongs to the reasoning if more follows. */
   #blank = ''
 
   /**
-   * Takes in more text; returns what is certain to be reasoning.
+   * Adds text; returns what is certainly reasoning.
    *
-   * @param isEnd - whether no more comes: then what follows is other reasoning
+   * @param isEnd - whether this reasoning ends here; later text is another reasoning
    */
   push(text: string, isEnd: boolean): readonly ReadPart[] {
     const shown = this.#blank + text

@@ -4,38 +4,38 @@ import type { CallProgress, CallReader } from './call/call-arguments.js'
 import { type CallMatch, type OpenedCall, openCall, longestHead } from './call/open-call.js'
 import { type AnswerMarks, lengthAt, longestAt, marksOfAnswer, type Tools } from './answer-marks.js'
 
-/** What an answer is read with. */
+/** How an answer is read. */
 export interface AnswerReading {
   readonly format: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>
   readonly tools: Tools
-  /** Calls beyond are dropped. */
+  /** Further calls are dropped. */
   readonly mostCalls: number
   readonly thinkingIsOpen: boolean
 }
 
-/** A call whose arguments come. */
+/** A call whose arguments are being read. */
 interface OpenCall {
   readonly reader: CallReader
-  /** Whether it is one of those that are not dropped. */
+  /** Whether it is returned and not dropped. */
   readonly isGiven: boolean
-  /** What was written of it. */
+  /** Its raw text so far. */
   raw: string
 }
 
 /**
- * Splits an answer that comes in pieces into text, reasoning and calls. What begins like a call and is
- * none stays text; nothing but marks, and white space beside them, is dropped.
+ * Splits an answer that arrives in pieces into text, reasoning and calls. Text that begins like a call and is none stays
+ * text; only marks, and white space beside them, are dropped.
  */
 export class AnswerReader {
   readonly #marks: AnswerMarks
-  /** What it is in. `start`: nothing has come; `between`: reasoning, a call or a mark has just ended. */
+  /** Where it is. `start`: before any text; `between`: behind reasoning, a call or a mark. */
   #state: 'start' | 'between' | 'text' | 'reasoning' | OpenCall
-  /** What was read since the last piece. */
+  /** The parts read since the last piece. */
   #parts: ReadPart[] = []
-  /** What is not read yet, and the white space before it. */
+  /** Unread text, with the white space before it. */
   #held = ''
   #lead = ''
-  /** Characters that are held before it is looked at again. */
+  /** The length of unread text at which reading is tried again. */
   #nextTry = 0
   #isOver = false
   #callCount = 0
@@ -80,7 +80,7 @@ export class AnswerReader {
     return parts
   }
 
-  /** Whether it came further: then what is held is to be looked at again. */
+  /** Reads one step; whether there may be more to read. */
   #step(): boolean {
     const state = this.#state
     if (state === 'text') return this.#skipText()
@@ -91,7 +91,7 @@ export class AnswerReader {
     return this.#feed(state, state.reader.push(piece), piece)
   }
 
-  /** Reads what may be the beginning of something. */
+  /** Reads a place where something may begin. */
   #begin(): boolean {
     const text = this.#held.trimStart()
     const blank = this.#lead + this.#held.slice(0, this.#held.length - text.length)
@@ -105,7 +105,7 @@ export class AnswerReader {
     return this.#take(blank, text)
   }
 
-  /** Takes what begins here: reasoning, a call, a mark to be dropped, or text. */
+  /** Takes in what begins here: reasoning, a call, a mark to be dropped, or text. */
   #take(blank: string, text: string): boolean {
     const { thinking } = this.reading.format
     const open =
@@ -138,7 +138,7 @@ export class AnswerReader {
     return true
   }
 
-  /** Holds a text until there is more of it; what is long is not looked at again with each letter. */
+  /** Holds a text until more has arrived; long text is not examined again for each letter. */
   #wait(text: string): boolean {
     this.#held = text
     if (text.length > longestHead) this.#nextTry = text.length * 1.25
@@ -168,7 +168,7 @@ export class AnswerReader {
     return { match, format: calls[0]! }
   }
 
-  /** The length of what begins here and is no part of the answer. */
+  /** The length of a mark that begins here and is not part of the answer. */
   #dropAt(text: string): number | 'maybe' | 'no' {
     const { frame, thinking } = this.reading.format
     const marks = [...this.#marks.closings]
@@ -200,13 +200,13 @@ export class AnswerReader {
     return true
   }
 
-  /** Takes in what a piece brought a call. */
+  /** Takes in a call's progress. */
   #feed(call: OpenCall, { text, rest }: CallProgress, piece: string): boolean {
     const { reader, isGiven } = call
     if (text !== '' && isGiven) this.#parts.push({ type: 'arguments', text })
     call.raw += piece
     if (rest === undefined) return false
-    // the reader may have held more of it back than the last piece
+    // the call's reader may have held back more than the last piece
     const raw = call.raw.slice(0, call.raw.length - rest.length)
     if (isGiven) this.#parts.push({ type: 'call-end', raw, isWhole: reader.isWhole })
     else this.#drop(raw)
@@ -241,7 +241,7 @@ export class AnswerReader {
     return true
   }
 
-  /** A call may come before the reasoning has ended: then that ends it. */
+  /** Reads reasoning up to here, where it ends or a call ends it. */
   #thinkUntil(at: number): boolean {
     const [before, text] = [this.#held.slice(0, at), this.#held.slice(at)]
     const { own } = this.reading.format
@@ -265,7 +265,7 @@ export class AnswerReader {
     for (const part of this.#thoughts.push(text, isEnd)) this.#parts.push(part)
   }
 
-  /** White space beside a mark belongs to that, and elsewhere to the text. */
+  /** Drops white space beside a mark; elsewhere it belongs to the text. */
   #settleBlank(blank: string): void {
     if (this.#state === 'between') this.#drop(blank)
     else this.#say(blank)

@@ -4,7 +4,7 @@ import type { ChatFormat, ToolDefinition } from '../format/chat-format.js'
 import type { AnswerParser, AnswerPart, ReadPart, ToolCall } from './answer-part.js'
 import { AnswerReader } from './answer-reader.js'
 
-/** What an answer may hold. */
+/** The form of an answer: what it may contain. */
 export interface AnswerForm {
   readonly tools: readonly ToolDefinition[]
   /** Default: any number. */
@@ -14,7 +14,7 @@ export interface AnswerForm {
   readonly thinks: boolean
   /** Whether the prompt already opens the reasoning. */
   readonly thinkingIsOpen: boolean
-  /** The tools of which the answer calls one and holds nothing else; default: it may hold anything. */
+  /** The tools of which the answer must call one, and contain nothing else; default: any answer. */
   readonly forced?: readonly string[]
 }
 
@@ -38,7 +38,7 @@ export function createAnswerParser(form: AnswerForm, streams = false): AnswerPar
   return new CallParser(reader, streams, forced)
 }
 
-/** Of answers in which there is nothing to look for. */
+/** The parser of answers that can only be text. */
 const plainText: AnswerParser = {
   push: (text) => (text === '' ? [] : [{ type: 'text', text }]),
   end: () => [],
@@ -46,22 +46,22 @@ const plainText: AnswerParser = {
 }
 
 /**
- * Counts the tokens of reasoning, and gives calls as they come or whole. As they come, what breaks off, or
- * is no JSON, shows as such. Of whole ones, one that breaks off, or whose arguments are no JSON object,
- * becomes text. In an answer that is held to calls it is a call with what there is of its arguments.
+ * Counts the reasoning tokens, and returns calls as they arrive or as a whole. Calls that are streamed show truncated or
+ * invalid arguments as they are. A whole call that is truncated, or whose arguments are no JSON object, becomes text; in
+ * an answer that must be a call, it is returned with the arguments so far.
  */
 class CallParser implements AnswerParser {
   reasoningTokens = 0
   #pushes = 0
   #hasCalls = false
-  /** Text where there can be none but a call that was cut off. */
+  /** In an answer that must be a call: the text of a truncated one. */
   #cut = ''
-  /** What there is of a call that is given whole. */
+  /** The part of a call that was read so far, if calls are returned as a whole. */
   #call: ToolCall | undefined
-  /** Whether the last call is text now: then so is what belongs to it. */
+  /** Whether the last call became text, so that the rest of it is text, too. */
   #isBroken = false
 
-  /** @param forced - the tools of which the answer calls one and holds nothing else */
+  /** @param forced - the tools of which the answer must call one, and contain nothing else */
   constructor(
     private readonly reader: AnswerReader,
     private readonly streams: boolean,
@@ -95,7 +95,7 @@ class CallParser implements AnswerParser {
     return parts
   }
 
-  /** What there is to show with a part, where calls are given whole. */
+  /** The part to return, if calls are returned as a whole. */
   #join(part: ReadPart): ReadPart | undefined {
     if (part.type === 'call') {
       this.#call = part.call
@@ -123,9 +123,9 @@ class CallParser implements AnswerParser {
   }
 }
 
-/** A whole answer; its tokens and their logprobs, if requested, are those of all its parts. */
+/** A whole answer. Its tokens and log probabilities are those of all parts together. */
 export interface CollectedAnswer extends Omit<Collected, 'text'> {
-  /** In the order in which they came; texts that follow one another are one part, and so are thoughts. */
+  /** The parts in their order; consecutive texts are one part, and so is consecutive reasoning. */
   readonly parts: readonly AnswerPart[]
   readonly content: string
   readonly reasoning: string

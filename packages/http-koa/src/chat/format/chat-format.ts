@@ -14,7 +14,7 @@ export interface CallObject {
   readonly isList?: boolean
 }
 
-/** As most models write it. */
+/** The keys that most models use. */
 export const callObject: CallObject = {
   kind: 'object',
   nameKey: 'name',
@@ -28,18 +28,18 @@ export type ArgumentsFormat =
   | { readonly kind: 'keyed' }
   /** A JSON object behind the name. */
   | { readonly kind: 'json' }
-  /** One after the other between marks of their own. */
+  /** Arguments that follow each other, each between marks. */
   | { readonly kind: 'tagged'; readonly marks: ArgumentMarks }
   /** A dictionary without JSON's quotes, or Python's keyword arguments. */
   | { readonly kind: 'literal'; readonly ends: '}' | ')'; readonly quote?: string }
 
-/** What stands around the arguments of a call. */
+/** The marks around the arguments of a call. */
 export interface ArgumentMarks {
   /** Before the name of an argument. */
   readonly open: string
   /** Between the name and the value; may hold one `anyText` that tells the type. */
   readonly value: string
-  /** What that `anyText` is where the value is a text. */
+  /** The value of that `anyText` for texts. */
   readonly textType?: string
   /** Behind the value; may hold `argumentName`. */
   readonly close: string
@@ -48,37 +48,37 @@ export interface ArgumentMarks {
   readonly after: string
 }
 
-/** One way in which calls of tools are written. */
+/** A format of tool calls. */
 export interface CallFormat {
-  /** White space that the template puts between a text and a call: no part of the text. Default: none. */
+  /** White space that the template puts between a text and a call, which is not part of the text. Default: none. */
   readonly gap?: string
-  /** What may stand before the first call; may be empty. */
+  /** An optional mark before the first call; may be empty. */
   readonly section: string
-  /** From there to the arguments, with `toolName` where the name is outside of these; may be empty. */
+  /** The mark from there to the arguments, with `toolName` if the name is not within them; may be empty. */
   readonly head: string
   readonly arguments: ArgumentsFormat
-  /** What may stand behind a call, or between two. */
+  /** Optional marks behind a call or between two calls. */
   readonly closings: readonly string[]
-  /** Only where an answer begins, or behind another call. */
+  /** Whether calls are only possible at the beginning of an answer or behind another call. */
   readonly startsOnly?: boolean
 }
 
-/** How reasoning is written. */
+/** The marks around reasoning. */
 export interface ThinkingFormat {
   readonly open: string
   readonly close: string
 }
 
-/** What a model's chat template implies about its answers. */
+/** The format of a model's answers, as learned from its chat template. */
 export interface ChatFormat {
-  /** Whether the template shows tools and their calls; else the prompt has to say how to call. */
+  /** Whether the template renders tools and calls; otherwise the prompt has to explain how to call. */
   readonly showsTools: boolean
-  /** The template's own way to write calls, if it shows any. */
+  /** The template's own format of calls, if it renders calls. */
   readonly own?: CallFormat | undefined
-  /** All that count as calls, the template's own way first. */
+  /** All recognised formats of calls, the template's own first. */
   readonly calls: readonly CallFormat[]
   readonly thinking?: ThinkingFormat | undefined
-  /** What may stand before the answer's text, or behind it, and is no part of it. */
+  /** Optional marks before and behind the answer's text, which are not part of it. */
   readonly frame: { readonly open: string; readonly closings: readonly string[] }
   /** Whether the template wants ids of nine letters and digits. */
   readonly shortIds: boolean
@@ -108,7 +108,7 @@ export const toTool = (tool: {
   },
 })
 
-/** All that a model may write around text, reasoning and calls; undefined where that is nothing. */
+/** All marks that a model may write around text, reasoning and calls; undefined if there are none. */
 export function marksOf({
   calls,
   thinking,
@@ -133,8 +133,8 @@ export function marksOf({
 }
 
 /**
- * What a template writes, in pieces that are not cut: tags (`<tool_call>`, `[TOOL_CALLS]`), code
- * fences, white space, words, and single characters.
+ * Splits a rendered text into pieces that must not be cut: tags (`<tool_call>`, `[TOOL_CALLS]`), code fences, white space,
+ * words, and single characters.
  */
 const segment =
   /<\|(?:open|close)\|>[^<>|]*<\|sep\|>|<[^<>\s][^<>\n]{0,80}>|\[\/?[A-Z][A-Z_ ]*\]|`{3}\w*|\s+|[\p{L}\p{N}_]+|[^]/gu
@@ -147,35 +147,35 @@ export const segmentsOf = (text: string): readonly string[] => text.match(segmen
 /** Whether a piece is a tag or a fence. */
 export const isTag = (piece: string): boolean => tag.test(piece)
 
-/** Whether a text holds a tag or a fence. */
+/** Whether a text contains a tag or a fence. */
 export const hasTag = (text: string): boolean => segmentsOf(text).some(isTag)
 
 /** A text as part of a regular expression. */
 export const escaped = (text: string): string =>
   text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
 
-/** What both lists begin with. */
+/** The common beginning of two lists. */
 export function sharedStart(left: readonly string[], right: readonly string[]): readonly string[] {
   const end = left.findIndex((piece, index) => piece !== right[index])
   return end < 0 ? left : left.slice(0, end)
 }
 
-/** What both lists end with. */
+/** The common end of two lists. */
 export const sharedEnd = (left: readonly string[], right: readonly string[]): readonly string[] =>
   sharedStart(left.toReversed(), right.toReversed()).toReversed()
 
-/** What both texts begin with, in whole pieces. */
+/** The common beginning of two texts, in whole pieces. */
 export const commonStart = (one: string, other: string): string =>
   sharedStart(segmentsOf(one), segmentsOf(other)).join('')
 
-/** What both texts end with, in whole pieces. */
+/** The common end of two texts, in whole pieces. */
 export const commonEnd = (one: string, other: string): string =>
   sharedEnd(segmentsOf(one), segmentsOf(other)).join('')
 
-/** The text without this beginning; the whole text where it begins otherwise. */
+/** The text without this beginning; the whole text if it begins differently. */
 export const withoutStart = (text: string, start: string): string =>
   text.startsWith(start) ? text.slice(start.length) : text
 
-/** The text without this ending; the whole text where it ends otherwise. */
+/** The text without this ending; the whole text if it ends differently. */
 export const withoutEnd = (text: string, end: string): string =>
   end !== '' && text.endsWith(end) ? text.slice(0, -end.length) : text

@@ -3,14 +3,13 @@ import { anyText, callObject, toolName } from './chat-format.js'
 
 const json = { kind: 'json' } as const
 
-/** Calls that begin with this mark. */
+/** The format of calls that begin with this mark. */
 const calls = (head: string, written: ArgumentsFormat, closings: readonly string[] = []) => {
   return { section: '', head, arguments: written, closings }
 }
 
 /**
- * What models write that were trained on several formats, and what models write whose template has
- * none: the history in the template does not show these.
+ * Formats that templates do not render: of models trained on several formats, and of models whose template has no calls.
  */
 export const commonCalls: readonly CallFormat[] = [
   calls('<tool_call>', callObject, ['</tool_call>']),
@@ -25,7 +24,7 @@ export const commonCalls: readonly CallFormat[] = [
   calls('<|python_tag|>', callObject, [';']),
 ]
 
-/** The same where a whole answer is a call, and nothing stands before it. */
+/** Formats that are only recognised if the whole answer is a call without a mark before it. */
 export const bareCalls: readonly CallFormat[] = [
   calls('', callObject, [';']),
   calls('```json', callObject, ['```']),
@@ -34,13 +33,13 @@ export const bareCalls: readonly CallFormat[] = [
   calls(toolName, json),
 ].map((call) => ({ ...call, startsOnly: true }))
 
-/** gpt-oss. */
+/** Whether it is the template of gpt-oss. */
 export const isHarmony = (source: string): boolean =>
   ['<|channel|>', '<|start|>', '<|message|>', 'analysis'].every((mark) => source.includes(mark))
 
 const closings = ['<|call|>', '<|end|>', '<|return|>', '<|start|>assistant']
 
-/** The type of the arguments is written in several ways, or not at all. */
+/** The ways in which the arguments' type is written, or left out. */
 const types = ['', ` <|constrain|>${anyText}`, anyText]
 const heads = types.flatMap((type) => [
   `<|channel|>${anyText} to=functions.${toolName}${type}<|message|>`,
@@ -48,14 +47,14 @@ const heads = types.flatMap((type) => [
 ])
 
 /**
- * The format of gpt-oss. It cannot be learnt: what its template shows of earlier calls
- * (`assistant to=functions.add<|channel|>commentary json<|message|>`) is not what the model writes
- * (`<|channel|>commentary to=functions.add <|constrain|>json<|message|>`), and a preamble for the user
- * comes in a channel that the template never shows.
+ * The format of gpt-oss. It cannot be learned from the template, which renders earlier calls differently
+ * (`assistant to=functions.add<|channel|>commentary json<|message|>`) than the model writes them
+ * (`<|channel|>commentary to=functions.add <|constrain|>json<|message|>`), and never renders the channel of a preamble
+ * for the user.
  */
 export const harmonyFormat: ChatFormat = {
   showsTools: true,
-  // where arguments are constrained, which knows one mark for all tools
+  // used where arguments are constrained, with one mark for all tools
   own: calls(`<|channel|>${anyText} to=functions.`, callObject),
   calls: [...heads.map((head) => calls(head, json, closings)), ...commonCalls, ...bareCalls],
   thinking: { open: '<|channel|>analysis<|message|>', close: '<|end|>' },

@@ -11,30 +11,30 @@ import { anyText, type ChatFormat, marksOf } from './chat-format.js'
 import { learnChatFormat } from './learn-chat-format.js'
 import type { RenderProbe } from './probe.js'
 
-/** The end of a prompt: whether it opens the reasoning, and what ends that where none is wanted. */
+/** The end of a prompt: whether it opens the reasoning, and the text that closes unwanted reasoning. */
 export interface PromptEnd {
   readonly thinkingIsOpen: boolean
   readonly suffix?: string
 }
 
-/** What was learnt of a template. */
+/** What was learned from a template. */
 interface KnownTemplate {
   readonly format: ChatFormat
-  /** All that a model may write around text, reasoning and calls. */
+  /** All marks that the model may write around text, reasoning and calls. */
   readonly marks: readonly string[] | undefined
-  /** How it ends prompts, by the hash of the variables. */
+  /** The ends of its prompts, by the hash of the template's variables. */
   readonly ends: Map<string, Promise<PromptEnd>>
 }
 
-/** By the text of the template. */
+/** The known templates, by their text. */
 const known = new Map<string, Promise<KnownTemplate>>()
-/** Templates that are remembered. */
+/** The most templates that are remembered. */
 const mostTemplates = 64
-/** Sets of variables that are remembered of a template: clients may send any. */
+/** The most sets of variables that are remembered for a template, as clients may send any. */
 const mostEnds = 256
 
 /**
- * The format of the model that an engine serves, learnt from its chat template once.
+ * The answer format of the model that an engine serves, learned once from its chat template.
  *
  * @throws what the engine throws when it cannot be reached
  */
@@ -42,8 +42,7 @@ export const chatFormatOf = async (client: EngineClient): Promise<ChatFormat> =>
   (await knownTemplate(client, await client.info())).format
 
 /**
- * How a template of an engine's model, with these variables, ends a prompt. It is rendered the first
- * time alone.
+ * How the model's template, with these variables, ends a prompt. Only rendered the first time.
  *
  * @throws what the engine throws when it cannot be reached
  */
@@ -57,7 +56,7 @@ export async function promptEndOf(
 }
 
 /**
- * What is known of the template of an engine's model.
+ * What was learned from the template of an engine's model.
  *
  * @throws what the engine throws when it cannot be reached
  */
@@ -69,7 +68,7 @@ export async function knownTemplate(client: EngineClient, { model }: EngineInfo)
   })
 }
 
-/** What a promise has brought under this key; one that failed is made again. */
+/** The result of the promise under this key; a failed one is made again. */
 async function remembered<T>(
   all: Map<string, Promise<T>>,
   key: string,
@@ -79,7 +78,7 @@ async function remembered<T>(
   const there = all.get(key)
   if (there !== undefined) {
     return await there.catch(async (error: unknown) => {
-      // of the other's client, which has left
+      // another request made it, whose client has left
       if (CllmError.from(error).code === 'cancelled') return await remembered(all, key, most, make)
       throw error
     })
@@ -90,7 +89,7 @@ async function remembered<T>(
   return await made
 }
 
-/** A template may refuse a conversation: that is an answer too. An engine that is gone is none. */
+/** Renders conversations for learning. A template's refusal is a result, too; a failed engine is an error. */
 const probeOf =
   (client: EngineClient): RenderProbe =>
   async (messages, options) => {
@@ -105,8 +104,8 @@ const probeOf =
 const hello: readonly ChatMessage[] = [{ role: 'user', content: 'Hello' }]
 
 /**
- * How the template, with these variables, ends a prompt. Where a client wants no reasoning and the
- * template cannot leave it out, the prompt gets an empty one.
+ * How the template, with these variables, ends a prompt. If a client wants no reasoning and the template cannot leave it
+ * out, the prompt gets an empty one.
  */
 export async function promptEnd(
   client: EngineClient,
@@ -119,7 +118,7 @@ export async function promptEnd(
     (await client.applyTemplate(hello, { variables: { ...variables, ...more } })).text
   const text = await rendered({})
   const isOpen = text.trimEnd().endsWith(open)
-  // a channel is a part of each answer
+  // channels are part of each answer
   if (variables['enable_thinking'] !== false || /channel/.test(open)) {
     return { thinkingIsOpen: isOpen }
   }
@@ -129,11 +128,11 @@ export async function promptEnd(
   return { thinkingIsOpen: false, ...(isSame ? { suffix: open + close } : {}) }
 }
 
-/** Whether texts are tokens of texts, by model and text. */
+/** By model and text: whether the text is tokenized without control tokens. */
 const texts = new WeakMap<EngineInfo['model'], Map<string, Promise<boolean>>>()
 const mostTexts = 256
 
-/** Whether a model writes these marks as text: a grammar does not know control tokens. */
+/** Whether a model writes these marks as plain text; grammars cannot match control tokens. */
 export async function areText(client: EngineClient, ...marks: readonly string[]): Promise<boolean> {
   const { model } = await client.info()
   const known = entryOf(texts, model, () => new Map())

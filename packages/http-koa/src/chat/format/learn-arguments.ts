@@ -10,7 +10,7 @@ import {
 } from './chat-format.js'
 import { probe, probeArguments } from './probe.js'
 
-/** Where a call's arguments are in what a template shows, and how they are written. */
+/** The place of a call's arguments in a rendered text, and their format. */
 export interface ShownArguments {
   readonly format: ArgumentsFormat
   readonly start: number
@@ -49,7 +49,7 @@ function literal(shown: string, start: number, from: number, ends: '}' | ')', qu
   return { format, start, end: end + 1 }
 }
 
-/** Arguments between marks of their own. The call must show more behind the second one. */
+/** Arguments that are each between marks. The rendered call must go on behind the second one. */
 function tagged(
   shown: string,
   at: Readonly<Record<'key' | 'text' | 'second' | 'number' | 'end' | 'from', number>>,
@@ -85,7 +85,7 @@ function marksOf(open: string, close: string, texts: string, numbers: string): A
   }
 }
 
-/** Some templates tell texts from other values in the mark between name and value. */
+/** The mark between name and value, which in some templates tells texts from other values. */
 function typed(texts: string, numbers: string): { mark: string; text?: string } {
   if (texts === numbers) return { mark: texts }
   const before = sharedStart(texts.split(''), numbers.split('')).join('')
@@ -97,11 +97,11 @@ function typed(texts: string, numbers: string): { mark: string; text?: string } 
 const isProbe = (value: unknown): boolean =>
   JSON.stringify(value) === JSON.stringify(probeArguments)
 
-/** The JSON object at a place. */
+/** The JSON object that begins at a place of a text. */
 export function parsedAt(text: string, start: number) {
   for (let end = text.indexOf('}', start); end >= 0; end = text.indexOf('}', end + 1)) {
     const value = parsedJson(text.slice(start, end + 1))
-    // undefined: it ends at a later brace
+    // undefined: the object ends at a later brace
     if (value !== undefined) return { value, end: end + 1 }
   }
   return undefined

@@ -11,13 +11,13 @@ import {
 import { findArguments, parsedAt, type ShownArguments } from './learn-arguments.js'
 import { type Turn, probe, probeCalls, type ProbeStyle, probeStyles } from './probe.js'
 
-/** A call in what a template shows: its arguments, or the JSON object that holds name and arguments. */
+/** A rendered call: its arguments, or the JSON object with name and arguments. */
 interface ShownCall extends ShownArguments {
-  /** Where its name begins, or the object. */
+  /** The index of its name, or of the object. */
   readonly name: number
 }
 
-/** How a template writes calls; undefined where it shows none. */
+/** The template's format of calls; undefined if it renders none. */
 export async function learnCalls(turn: Turn): Promise<CallFormat | undefined> {
   let known: CallFormat | undefined
   for (const style of probeStyles) {
@@ -28,7 +28,7 @@ export async function learnCalls(turn: Turn): Promise<CallFormat | undefined> {
   return known
 }
 
-/** A dictionary as Python writes it: JSON text may come out better. */
+/** Whether arguments are rendered as a Python dictionary; then arguments as JSON text may be rendered better. */
 const isPython = (written: CallFormat['arguments']): boolean =>
   written.kind === 'literal' && written.ends === '}' && written.quote === undefined
 
@@ -85,10 +85,10 @@ function behindName(shown: string, at: number, name: string): ShownCall | undefi
   return found && { ...found, name: at }
 }
 
-/** The JSON object around a call's name, if it holds the arguments too. */
+/** The JSON object around a call's name, if it also has the arguments. */
 function findObject(shown: string, at: number, from: number, name: string): ShownCall | undefined {
   const before = shown.slice(0, at + 1)
-  // the outermost one: some models put the call into an object of its own
+  // the outermost object, as some models wrap the call into another object
   for (let start = before.indexOf('{', from); start >= 0; start = before.indexOf('{', start + 1)) {
     const whole = parsedAt(shown, start)
     const format = whole && whole.end >= at ? keysOf(whole.value, name) : undefined
@@ -109,7 +109,7 @@ function keysOf(value: unknown, name: string): ShownArguments['format'] | undefi
   return { kind: 'object', nameKey, argumentsKey }
 }
 
-/** Whether it is an object that says which tool is called. */
+/** Whether it is an object that names the called tool. */
 const isObjectWith = (value: unknown, name: string): boolean =>
   typeof value === 'object' && value !== null && Object.values(value).includes(name)
 
@@ -117,7 +117,7 @@ const isArguments = (value: unknown): boolean =>
   (typeof value === 'object' && value !== null && probe.keys[0] in value) ||
   (typeof value === 'string' && value.includes(probe.keys[0]))
 
-/** What an answer that is text has in front too: its own frame, and the end of it. */
+/** A rendered text without the frame that plain answers have, too. */
 function withoutFrame(text: string, { before, after }: Turn): string {
   if (before === '' || !text.startsWith(before)) return text
   const rest = text.slice(before.length)
@@ -125,13 +125,13 @@ function withoutFrame(text: string, { before, after }: Turn): string {
   return isTag(closing) ? withoutStart(rest, closing) : rest
 }
 
-/** Ids and numbers differ from call to call, and the name may stand in front as well. */
+/** The text with placeholders for ids and names of tools, which differ between calls. */
 const withoutIds = (text: string, { id }: ProbeStyle): string =>
   [0, 1]
     .reduce((rest, index) => rest.replaceAll(id(index), anyText), text)
     .replaceAll(new RegExp(probe.tools.join('|'), 'g'), anyText)
 
-/** The tags behind a call, each by itself: models leave some out. Else all of it. */
+/** The tags behind a call, each separately, as models leave some out; without tags, the whole text. */
 function closingsOf(text: string, section: string): string[] {
   const pieces = segmentsOf(text).filter((piece) => piece.trim() !== '')
   if (pieces.length === 0 || pieces.length > 40) return []

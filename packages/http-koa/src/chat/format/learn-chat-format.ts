@@ -6,10 +6,10 @@ import { learnTurn, type Turn, type RenderProbe, probe, probeCalls, probeStyles 
 import type { ChatMessage } from '@cllm/core'
 
 /**
- * Learns from a chat template how its model writes calls of tools and reasoning, by rendering
- * conversations and comparing them.
+ * Learns from a chat template how its model writes tool calls and reasoning, by rendering conversations and comparing
+ * the results.
  *
- * @param source - the template; of its text only what no conversation shows is looked for
+ * @param source - the template's text, which is only searched for what no rendered conversation shows
  */
 export async function learnChatFormat(source: string, render: RenderProbe): Promise<ChatFormat> {
   if (isHarmony(source)) return harmonyFormat
@@ -27,11 +27,11 @@ export async function learnChatFormat(source: string, render: RenderProbe): Prom
   }
 }
 
-/** The template's own way, and those that models fall back to. */
+/** The template's own format of calls, and the formats that models fall back to. */
 const allCalls = (own: CallFormat | undefined): readonly CallFormat[] =>
   own === undefined ? [...commonCalls, ...bareCalls] : [own, ...commonCalls, ...bareCalls]
 
-/** What stands around the text of an answer, without the reasoning and without the turn's end. */
+/** The marks around the text of an answer, without the reasoning and the turn's end. */
 function frameOf(
   { before, after, prompt }: Turn,
   thinking: ThinkingFormat | undefined,
@@ -40,7 +40,7 @@ function frameOf(
   const open = withoutMark(withoutMark(before.trim(), thinking?.open), thinking?.close)
   const isOwn = (piece: string) => isTag(piece) && !piece.startsWith('`') && !/think/i.test(piece)
   const closings = hasTag(open) ? segmentsOf(after).filter(isOwn) : []
-  // what opens a turn in the prompt may come again before each of its parts
+  // the opening of a turn may be repeated before each of its parts
   const again = (call?.closings ?? []).filter(
     (mark) => mark.length > 2 && !hasTag(mark) && prompt.endsWith(mark),
   )
@@ -49,7 +49,7 @@ function frameOf(
 
 const withoutMark = (text: string, mark = ''): string => withoutStart(text, mark).trimStart()
 
-/** Some templates show an empty reasoning before each call. */
+/** The format of calls without the empty reasoning that some templates render before each call. */
 function withoutThinking(call: CallFormat, thinking: ChatFormat['thinking']): CallFormat {
   const empty = `${thinking?.open ?? ''}${thinking?.close ?? ''}`
   if (empty === '') return call
@@ -62,13 +62,13 @@ function withoutThinking(call: CallFormat, thinking: ChatFormat['thinking']): Ca
 
 /** The names under which templates look for reasoning. */
 const fields = ['reasoning_content', 'thinking', 'reasoning', 'thinking_content'] as const
-/** What makes templates think, or keep what was thought. */
+/** Variables with which templates turn reasoning on, or keep earlier reasoning. */
 const wishes = [
   {},
   { enable_thinking: true, thinking: true, preserve_thinking: true, keep_reasoning: true },
 ]
 
-/** Marks that a template's text alone gives away: `</think>`, `</seed:think>`, `[/THINK]` … */
+/** Closing marks that are only found in a template's text: `</think>`, `</seed:think>`, `[/THINK]` … */
 const closings: readonly RegExp[] = [
   /\[BEGIN FINAL RESPONSE\]/,
   /<\/([\w:.-]*(?:think|thought|reason)[\w:.-]*)>/,
@@ -78,7 +78,7 @@ const closings: readonly RegExp[] = [
   /<\|channel\|?>(?:analysis|thought)/,
 ]
 
-/** How a model writes what it thinks; undefined where the template knows nothing of it. */
+/** The format of reasoning; undefined if the template has none. */
 async function learnThinking(turn: Turn, source: string): Promise<ThinkingFormat | undefined> {
   const calls = probeCalls(1, probeStyles[0]!)
   for (const content of [probe.content, '']) {
@@ -106,29 +106,29 @@ function between(shown: string, turn: Turn, content: string): ThinkingFormat | u
   const end = content === '' ? firstTags(rest) : rest.slice(0, Math.max(0, rest.indexOf(content)))
   const close = closeOf(end, open, turn)
   if (close.trim() === '' || !(hasTag(close) || /\w/.test(close))) return undefined
-  // where nothing stands before it, the prompt's end tells that an answer begins with reasoning
+  // without a mark before the reasoning, only the prompt's end tells that an answer begins with it
   const tail = withoutStart(turn.prompt, turn.header)
   return { open: open.trim() === '' ? tail.trim() : open.trim(), close: close.trim() }
 }
 
-/** What the answer's own frame begins with is no part of the reasoning's end. */
+/** The mark that ends the reasoning, without the beginning of the answer's frame. */
 function closeOf(end: string, open: string, { before }: Turn): string {
   const frame = before.startsWith(open) ? '' : before
   const close = hasTag(frame) ? withoutEnd(end, frame) : end
-  // some write one channel behind the other: the next begins as the reasoning does
+  // some templates write several channels, of which the next begins like the reasoning
   const [first = ''] = segmentsOf(open.trimStart())
   const again = first.startsWith('<|') ? close.indexOf(first.replace(/>\w.*$/, '>')) : -1
   return again > 0 ? close.slice(0, again) : close
 }
 
-/** Behind the reasoning of a call: its first tag, with the white space around. */
+/** The first tag behind the reasoning of a call, with the white space around it. */
 function firstTags(rest: string): string {
   const pieces = segmentsOf(rest)
   const first = pieces.findIndex((piece) => piece.trim() !== '')
   return pieces.slice(0, first + 1).join('')
 }
 
-/** How a model writes what it thinks, as far as its template's text tells. */
+/** The format of reasoning, as far as the template's text tells. */
 export function thinkingInSource(source: string): ThinkingFormat | undefined {
   for (const pattern of closings) {
     const [close, name = ''] = pattern.exec(source) ?? []

@@ -1,7 +1,7 @@
 import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import { commonStart, isTag, segmentsOf, withoutStart } from './chat-format.js'
 
-/** Renders a conversation; undefined where the template refuses it. */
+/** Renders a conversation; undefined if the template refuses it. */
 export type RenderProbe = (
   messages: readonly ChatMessage[],
   options?: {
@@ -10,7 +10,7 @@ export type RenderProbe = (
   },
 ) => Promise<string | undefined>
 
-/** What the probes say: each occurs nowhere in a template. */
+/** The texts of the probes, none of which occurs in a template. */
 export const probe = {
   user: 'Probeuserwords',
   content: 'Probecontentwords',
@@ -39,15 +39,15 @@ const probeTools = probe.tools.map((name) => ({
 /** The arguments of all calls. */
 export const probeArguments = { [probe.keys[0]]: probe.text, [probe.keys[1]]: probe.number }
 
-/** What differs where a template shows nothing otherwise. */
+/** Variants of a probe, for templates that only render some of them. */
 export interface ProbeStyle {
-  /** Arguments as JSON text, which some templates put out as it is. */
+  /** Whether arguments are JSON text, which some templates write as it is. */
   readonly asText: boolean
   /** The id of the call with this index. */
   readonly id: (index: number) => string
 }
 
-/** Ids of nine letters and digits, which every template takes; and those that hold the name. */
+/** The variants: ids of nine letters and digits, which every template takes, and ids that contain the name. */
 export const probeStyles: readonly ProbeStyle[] = [false, true].flatMap((asText) => [
   { asText, id: (index: number) => `prb00000${index}` },
   { asText, id: (index: number) => `functions.${probe.tools[index] ?? ''}:${index}` },
@@ -59,7 +59,7 @@ const dialog = (message: Omit<ChatMessage, 'role'>): ChatMessage[] => [
   { role: 'assistant', ...message },
 ]
 
-/** This many calls. */
+/** A number of calls in this style. */
 export const probeCalls = (count: number, { asText, id }: ProbeStyle): ChatToolCall[] =>
   probe.tools.slice(0, count).map((name, index) => ({
     id: id(index),
@@ -72,7 +72,7 @@ export const probeCalls = (count: number, { asText, id }: ProbeStyle): ChatToolC
     },
   }))
 
-/** What a template writes around the assistant's answer. */
+/** The text that a template writes around the assistant's answer. */
 export interface Turn {
   /** The end of the prompt, from the user's words on. */
   readonly prompt: string
@@ -82,7 +82,7 @@ export interface Turn {
   readonly before: string
   /** Behind an answer's text. */
   readonly after: string
-  /** What the template shows of a message of the assistant behind the header. */
+  /** The rendered text of an assistant's message, behind the header. */
   shown(message: Omit<ChatMessage, 'role'>, variables?: object): Promise<string | undefined>
 }
 
@@ -118,10 +118,10 @@ export async function learnTurn(render: RenderProbe): Promise<Turn | undefined> 
   }
 }
 
-/** The prompt may open the reasoning, which the template leaves out of answers that have none. */
+/** The header, without an opening of the reasoning that the template leaves out of answers without reasoning. */
 function headerOf(prompt: string, beforeContent: string): string {
   const common = commonStart(prompt, beforeContent)
-  // a tag of the reasoning that both have is no part of the header
+  // a tag of the reasoning that both texts have is not part of the header
   const pieces = segmentsOf(common)
   const first = pieces.findIndex((piece) => isTag(piece) && /think|thought/i.test(piece))
   return first < 0 ? common : pieces.slice(0, first).join('')

@@ -4,31 +4,31 @@ import { constants } from './read-literal.js'
 import { anyText, type ArgumentMarks, argumentName } from '../../format/chat-format.js'
 import { isObject, parsedJson, type JsonObject } from '../../../fields/fields.js'
 
-/** What a piece of text brought a call whose arguments come. */
+/** The progress of a call by a piece of text. */
 export interface CallProgress {
   /** More of the arguments, as JSON. */
   readonly text: string
-  /** What follows the call, once it is over. */
+  /** The text behind the call, once it has ended. */
   readonly rest?: string
 }
 
-/** Reads the arguments of one call in pieces. */
+/** Reads the arguments of one call, which arrive in pieces. */
 export interface CallReader {
   push(piece: string): CallProgress
-  /** The last piece when the answer is over. */
+  /** Called at the end of the answer. */
   end(): CallProgress
-  /** Whether it was read to its end. */
+  /** Whether the call is complete. */
   readonly isWhole: boolean
 }
 
-/** Arguments that are a JSON object; inside another one, that is read to its end too. */
+/** Reads arguments that are a JSON object; if that is inside another object, reads to the end of the outer one. */
 export class JsonArguments implements CallReader {
   readonly #arguments = new JsonScanner()
   readonly #around: JsonScanner | undefined
   #isOver = false
   isWhole = false
 
-  /** @param before - of an object around the arguments, what comes before them */
+  /** @param before - the beginning of the object around the arguments, up to them */
   constructor(before?: string) {
     if (before === undefined) return
     this.#around = new JsonScanner()
@@ -57,13 +57,13 @@ export class JsonArguments implements CallReader {
   }
 }
 
-/** Finds the end of a JSON object or array that comes in pieces, beginning with its bracket. */
+/** Finds the end of a JSON object or array that arrives in pieces, beginning with its bracket. */
 export class JsonScanner {
   #depth = 0
   #inString = false
   #escaped = false
 
-  /** Where it ends in this piece, or undefined while it goes on. */
+  /** The index in this piece behind its end; undefined: it goes on. */
   push(text: string): number | undefined {
     for (let index = 0; index < text.length; index++) {
       const character = text[index]
@@ -90,16 +90,16 @@ function takesOnlyText(schema: unknown): boolean {
 }
 
 /**
- * The JSON of a value that a model wrote without quotes around texts.
+ * The JSON of a value, where models write texts without quotes.
  *
- * @param isTyped - whether it is known to be no text
+ * @param isTyped - whether the model has marked it as something else than a text
  */
 function argumentJson(text: string, schema: unknown, isTyped = false): string {
   const trimmed = text.trim()
   if (!isTyped && takesOnlyText(schema)) return JSON.stringify(text)
   if (Object.hasOwn(constants, trimmed)) return constants[trimmed]!
   const value = parsedJson(trimmed)
-  // a text in quotes is as the model wrote it, where a schema does not ask for another
+  // a value in quotes is a text that includes them, unless its type is known
   const isWritten = value === undefined || (typeof value === 'string' && !isTyped)
   return isWritten ? JSON.stringify(text) : trimmed
 }
@@ -110,33 +110,33 @@ export function argumentSchemas(parameters: unknown): JsonObject {
   return isObject(properties) ? properties : {}
 }
 
-/** An argument whose name has come. */
+/** An argument whose name was read. */
 interface Argument {
   readonly name: string
-  /** What ends its value. */
+  /** The mark that ends its value. */
   close: string
   readonly isText: boolean
-  /** Whether the model says its type. */
+  /** Whether the mark before its value names the value's type. */
   readonly isTyped: boolean
-  /** What may stand before its value, as far as that has not come. */
+  /** Marks that may still come before its value. */
   readonly leading: string[]
 }
 
-/** Arguments one after the other between marks of their own, given as JSON while they come. */
+/** Reads arguments that follow each other, each between marks, and returns them as JSON while they arrive. */
 export class TaggedArguments implements CallReader {
-  /** What has come and was not read yet. */
+  /** Unread text. */
   #held = ''
-  /** What was read and not returned yet. */
+  /** JSON that was not returned yet. */
   #json = '{'
   #count = 0
-  /** The argument whose value comes; undefined between two. */
+  /** The argument whose value is being read; undefined between two arguments. */
   #argument: Argument | undefined
   #isOver = false
   isWhole = false
 
   /**
-   * @param schemas - of the arguments, by name
-   * @param closings - what may stand behind the last one
+   * @param schemas - the schemas of the arguments, by name
+   * @param closings - marks that may follow the last argument
    */
   constructor(
     private readonly marks: ArgumentMarks,
@@ -167,16 +167,16 @@ export class TaggedArguments implements CallReader {
     return this.#isOver ? { text, rest: this.#held } : { text }
   }
 
-  /** Reads as far as it is certain what comes; all of it where it `isLast`. */
+  /** Reads as far as the text is certain; with `isLast` to its end. */
   #readAll(isLast: boolean): void {
     while (
       this.#argument === undefined ? this.#readName(isLast) : this.#readValue(this.#argument)
     ) {
-      // what comes next
+      // each call reads the next element
     }
   }
 
-  /** Reads what comes before a value; true when there is one. */
+  /** Reads up to a value; true if there is one. */
   #readName(isLast: boolean): boolean {
     if (this.#isOver) return false
     const text = this.#held.trimStart()
@@ -185,7 +185,7 @@ export class TaggedArguments implements CallReader {
     const ends = this.closings.some((closing) => text.startsWith(closing))
     if (!ends && mayBe(open)) return false
     if (ends || !text.startsWith(open)) return this.#finish()
-    // the mark of an argument may be the beginning of what ends the call
+    // this may be the beginning of a mark that ends the call
     if (this.closings.some(mayBe)) return false
     const [before = '', after] = value.split(anyText)
     const at = text.indexOf(before.trimEnd(), open.length + 1)
@@ -204,14 +204,14 @@ export class TaggedArguments implements CallReader {
     return true
   }
 
-  /** The last argument was read; false, as no other one comes. */
+  /** Ends the arguments; false, as no other one follows. */
   #finish(): false {
     if (!this.#isOver) this.#json += '}'
     this.#isOver = this.isWhole = true
     return false
   }
 
-  /** Reads a value; true when it is over. */
+  /** Reads a value; true at its end. */
   #readValue(argument: Argument): boolean {
     if (!this.#begins(argument)) return false
     const { after } = this.marks
@@ -232,7 +232,7 @@ export class TaggedArguments implements CallReader {
     return true
   }
 
-  /** Passes over what stands before a value; false while more of that may come. */
+  /** Skips marks before a value; false while more of them may come. */
   #begins(argument: Argument): boolean {
     for (let [mark] = argument.leading; mark !== undefined; [mark] = argument.leading) {
       const length = lengthAt(this.#held, mark)
@@ -246,10 +246,10 @@ export class TaggedArguments implements CallReader {
   }
 }
 
-/** Characters within which the name of an argument ends, else it is none. */
+/** The most characters of an argument's name; beyond that it is no argument. */
 const longestName = 1024
 
-/** What some models put around a text that has marks in it. */
+/** The beginning of the section that some models put around texts with marks. */
 const cdata = '<![CDATA['
 
 const escaped = (text: string): string => JSON.stringify(text).slice(1, -1)

@@ -6,7 +6,7 @@ import { argumentSchemas, JsonArguments, JsonScanner, TaggedArguments } from './
 import { matchMark, type Tools } from '../answer-marks.js'
 import { readLiteral } from './read-literal.js'
 
-/** A call that has begun, and where its arguments are to be read on; or calls that were read whole. */
+/** A call that has begun, with the place where its arguments begin; or calls that are complete. */
 export type OpenedCall =
   | {
       readonly end: number
@@ -16,10 +16,10 @@ export type OpenedCall =
     }
   | { readonly end: number; readonly calls: readonly ToolCall[]; readonly inList: boolean }
 
-/** What is known of a text: a call, none, or that more of it decides. */
+/** Whether a text begins with a call: the call, `no`, or `maybe` if more text decides. */
 export type CallMatch = OpenedCall | 'maybe' | 'no'
 
-/** Characters within which the arguments of a call begin, else it is none. */
+/** The most characters before the arguments of a call; beyond that it is no call. */
 export const longestHead = 1024
 
 /** Whether a call in this format begins at the start of a text. */
@@ -42,7 +42,7 @@ export function openCall(format: CallFormat, text: string, tools: Tools, isNext 
   return best
 }
 
-/** Python's calls begin like text: they need what stands before them. */
+/** The beginnings of a call. Calls in Python's form begin like text, so they need the mark before them. */
 function headsOf({ section, head, arguments: { kind } }: CallFormat): string[] {
   if (section === '') return [head]
   return kind === 'literal' && !/[<[]/.test(head)
@@ -79,7 +79,7 @@ function openNamed(
 }
 
 const member = String.raw`"[^"\\]*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.]+|null|true|false)\s*,\s*`
-/** An object's members up to its arguments, whose names differ from model to model. */
+/** The members of a call's object before its arguments; their names differ between models. */
 const objectHead = new RegExp(
   String.raw`^\{\s*(?<before>(?:${member})*?)(?:"function"\s*:\s*\{\s*(?<inner>(?:${member})*?))?"(?:arguments|parameters|args|input)"\s*:\s*(?=\{)`,
 )
@@ -113,9 +113,9 @@ function nameOf(members: string): string | undefined {
 }
 
 /**
- * The calls in a piece of JSON: one `{"name", "arguments"}` or a list of them, in the spellings of
- * Hermes and Qwen, Llama 3 (`parameters`), Mistral and OpenAI (`function`). Undefined when it is
- * something else, or calls what is not among `names`.
+ * The calls in a piece of JSON: one `{"name", "arguments"}` or a list of them, in the forms of Hermes and Qwen, Llama 3
+ * (`parameters`), Mistral and OpenAI (`function`). Undefined for other JSON, and for calls of tools that are not in
+ * `names`.
  */
 function readToolCalls(json: string, names: ReadonlySet<string>): ToolCall[] | undefined {
   let value = parsedJson(json)

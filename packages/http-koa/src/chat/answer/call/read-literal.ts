@@ -1,7 +1,7 @@
 import { attempt } from '@cllm/core'
 import { parsedJson } from '../../../fields/fields.js'
 
-/** JSON of what Python calls by other names. */
+/** The JSON of Python's constants. */
 export const constants: Readonly<Record<string, string>> = {
   True: 'true',
   False: 'false',
@@ -9,8 +9,8 @@ export const constants: Readonly<Record<string, string>> = {
 }
 
 /**
- * The JSON of a dictionary or of keyword arguments at the beginning of a text: keys without quotes,
- * texts between other quotes, Python's constants. Undefined while it is not whole.
+ * The JSON of a dictionary or of keyword arguments at the beginning of a text, with unquoted keys, other quotes and
+ * Python's constants. Undefined while it is incomplete.
  */
 export function readLiteral(text: string, ends: '}' | ')', quotes: readonly string[]) {
   const reader = new LiteralReader(text, quotes)
@@ -25,7 +25,7 @@ class LiteralReader {
     private readonly quotes: readonly string[],
   ) {}
 
-  /** From an opening bracket to the one that ends it. */
+  /** Reads members from an opening bracket to the closing one. */
   members(ends: '}' | ')'): string {
     const members = this.#until(ends, () => {
       const key = this.#quote() ?? this.#word(/[^\s:=,{}()[\]]+/y)
@@ -47,7 +47,7 @@ class LiteralReader {
     return parsedJson(word) === undefined ? JSON.stringify(word) : word
   }
 
-  /** All that stands between an opening bracket and the one that ends it. */
+  /** Reads elements from an opening bracket to the closing one. */
   #until(ends: string, read: () => string): string {
     this.at++
     const items: string[] = []
@@ -60,7 +60,7 @@ class LiteralReader {
     return items.join(', ')
   }
 
-  /** The text between two quotes, if there is one here. */
+  /** Reads a quoted text, if there is one here. */
   #quote(): string | undefined {
     const quote = this.quotes.find((quote) => this.text.startsWith(quote, this.at))
     if (quote === undefined) return undefined
