@@ -35,7 +35,8 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     private readonly clock: Clock,
   ) {
     super()
-    this.#until = isOfBatch(options.urgency ?? {}) ? undefined : options.until
+    const { until, urgency } = options
+    this.#until = urgency?.priority !== undefined && isOfBatch(urgency) ? undefined : until
   }
 
   submit(request: GenerateRequest, options: SubmitOptions = {}): GenerateEvents {
