@@ -70,8 +70,8 @@ export function jsonGbnf(): string {
 class SchemaCompiler implements RuleCompiler {
   readonly #rules = new Map<string, string | undefined>()
   readonly #made = new Map<string, string | undefined>()
-  readonly #usedUnfinished = new Set<string>()
-  #unfinished = new Set<string>()
+  /** What was asked for again: by what is inside of it, or later. */
+  readonly #used = new Set<string>()
   #names = 0
 
   /** @param prefix - of its rules' names, where another schema has rules in the same grammar */
@@ -90,12 +90,11 @@ class SchemaCompiler implements RuleCompiler {
       .join(' ')
     this.document.budget.spend(1 + (key.length >> 6), real[0]!.pointer)
     if (this.#rules.has(key)) {
-      if (this.#unfinished.has(key)) this.#usedUnfinished.add(key)
+      this.#used.add(key)
       return this.#rules.get(key)
     }
     const name = `${this.prefix}${this.#names++}`
     this.#rules.set(key, name)
-    this.#unfinished.add(key)
     let problem: unknown
     const bodies = waysOf(real).flatMap((way) => {
       try {
@@ -107,12 +106,11 @@ class SchemaCompiler implements RuleCompiler {
         return []
       }
     })
-    this.#unfinished.delete(key)
     if (bodies.length > 0) {
       this.writer.define(name, [...new Set(bodies)].join(' | '))
       return name
     }
-    if (this.#usedUnfinished.has(key)) this.#forget(key, name)
+    if (this.#used.has(key)) this.#forget(key, name)
     this.#rules.set(key, undefined)
     if (problem === undefined) return undefined
     // who goes on without it may ask for it again
