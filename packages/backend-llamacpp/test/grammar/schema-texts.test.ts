@@ -321,6 +321,16 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
     [[1], [2, 3]],
     [[{}], [{ all: [] }], [{ next: {} }]],
   ],
+  'names that are listed, and match a pattern': [
+    {
+      type: 'object',
+      propertyNames: { enum: ['xa', 'b'] },
+      patternProperties: { '^x': digit },
+      additionalProperties: { type: 'boolean' },
+    },
+    [{ xa: 1, b: true }],
+    [{ xa: true }, { b: 1 }],
+  ],
   'names by a pattern that another schema does not allow': [
     {
       type: 'object',

@@ -4,7 +4,7 @@ import { noneOf, notPattern, orRefused } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
 import { jsonRule, type Member, writeMembers } from './json-rules.js'
-import { type Facts, waysOf } from '../schema/facts.js'
+import { type Facts, memberOf, waysOf } from '../schema/facts.js'
 import {
   type Conjunction,
   pointerOf,
@@ -36,7 +36,11 @@ export function objectRule(compiler: RuleCompiler, facts: Facts): string | undef
   for (const [name, all] of properties) if (!add(name, all)) return undefined
   const listed = listedNames(names)
   for (const name of facts.isClosed ? [] : (listed ?? [])) {
-    if (!properties.has(name)) add(name, facts.additional)
+    if (properties.has(name)) continue
+    add(
+      name,
+      facts.places.flatMap((place) => memberOf(place, name, ['additionalProperties'])),
+    )
   }
   const other = listed === undefined ? othersRule(compiler, facts) : undefined
   const missing = facts.minProperties - members.length
