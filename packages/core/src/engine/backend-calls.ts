@@ -7,7 +7,8 @@ import type {
   StepOutput,
   StepResult,
 } from '../contracts/model/backend.js'
-import type { TokenId } from '../contracts/model/tokenizer.js'
+import type { TokenId, Tokenizer } from '../contracts/model/tokenizer.js'
+import { synchronous } from '../plugin/checks.js'
 import { isToken } from './input/check-request.js'
 import { CllmError, messageOf } from '../errors/cllm-error.js'
 
@@ -49,6 +50,25 @@ export function checkBackend(backend: Backend): void {
   if (wrong.length === 0) return
   const message = `The backend of "${model?.id}" lacks, or has wrong: ${wrong.join(', ')}`
   throw new CllmError('plugin_invalid', message, { details: { wrong } })
+}
+
+/**
+ * Asks a tokenizer once what would answer every request with nothing: methods that return promises, or no text.
+ *
+ * @throws `plugin_invalid` that names the method
+ */
+export function checkTokenizer(tokenizer: Tokenizer): void {
+  try {
+    const [token = 0] = synchronous(tokenizer.encode('a'), 'encode')
+    synchronous(tokenizer.isEndOfGeneration(token), 'isEndOfGeneration')
+    const decoder = synchronous(tokenizer.createDecoder(), 'createDecoder')
+    const texts: readonly unknown[] = [synchronous(decoder.push(token), 'push'), decoder.end()]
+    if (texts.some((text) => typeof text !== 'string')) {
+      throw new TypeError(`push and end of createDecoder returned ${texts.join(' and ')}, no texts`)
+    }
+  } catch (cause) {
+    throw new CllmError('plugin_invalid', `The tokenizer: ${messageOf(cause)}`, { cause })
+  }
 }
 
 /**

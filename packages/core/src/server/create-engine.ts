@@ -15,7 +15,7 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError, didYouMean } from '../errors/cllm-error.js'
 import type { Engine } from '../engine/engine.js'
-import { checkBackend } from '../engine/backend-calls.js'
+import { checkBackend, checkTokenizer } from '../engine/backend-calls.js'
 import { builtInParts, registerEngine, startEngine } from '../engine/register-engine.js'
 import {
   ENGINE_OPTIONS,
@@ -119,6 +119,7 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(PROPOSERS, proposers)
   registerEngine(container)
   useProvided(container, registry.parts, parts.use ?? {})
+  checkTokenizer(container.resolve(tokens.TOKENIZER))
   for (const observer of parts.observers ?? []) {
     container.registerInstance(tokens.ENGINE_OBSERVER, observer)
   }

@@ -1,5 +1,5 @@
-import { type Backend, createEngine, silentLogger } from '@cllm/core'
-import { FakeBackend, firstComeFirstServed } from '@cllm/testing'
+import { type Backend, createEngine, type Tokenizer, silentLogger } from '@cllm/core'
+import { FakeBackend, FakeTokenizer, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import { collect, expectedTokens, greedy, isDone, promptOf, rig, WatchedBackend } from '../rig.js'
 
@@ -154,6 +154,23 @@ t.test('log probabilities that were asked for are there, or the request fails', 
     t.match(error, { code: 'backend_failed', message: /\{ logprob, top \} as the logprobs/ })
     await isDone(t, made)
   }
+})
+
+t.test('a tokenizer that would answer with nothing is named at the start', (t) => {
+  const later = (async () => false) as never
+  const wrong: [Partial<Tokenizer>, RegExp][] = [
+    [{ encode: rejects as never }, /encode returned a promise/],
+    [{ isEndOfGeneration: later }, /isEndOfGeneration returned a promise/],
+    [{ createDecoder: rejects as never }, /createDecoder returned a promise/],
+    [{ createDecoder: () => ({ push: later, end: nothing }) }, /push returned a promise/],
+    [{ createDecoder: () => ({ push: () => '', end: nothing }) }, /returned {2}and , no texts/],
+  ]
+  for (const [changed, message] of wrong) {
+    const tokenizer = Object.assign(new FakeTokenizer(), changed)
+    const parts = { backend: new FakeBackend(), policy: firstComeFirstServed, tokenizer }
+    t.throws(() => createEngine(parts), { code: 'plugin_invalid', message })
+  }
+  t.end()
 })
 
 t.test('a backend that lacks something is named at the start', (t) => {

@@ -96,6 +96,7 @@ t.test('length', async (t) => {
   engine.observe({ onEvents: (batch) => void events.push(...batch) })
   const { maxTokenBytes } = tokenizer
   const fits = 'é'.repeat((32 * maxTokenBytes) / 2)
+  encoded = 0
   engine.submit('fits', { prompt: { text: fits } })
   t.equal(encoded, 1, 'what could fit by its size is counted')
   engine.submit('huge', { prompt: { text: `${fits}.` } })
