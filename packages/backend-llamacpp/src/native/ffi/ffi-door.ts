@@ -79,14 +79,17 @@ export async function loadFfiModel(
   void memory.length
   if (pointer === null) throw new Error('llama.cpp could not load it; its log says why')
   const model = new FfiModel(functions, pointer)
-  const onGpu = shareOf(gpuLayers, functions.llama_model_n_layer(pointer), placement)
+  // The layer behind the last one gives the logits.
+  const all = functions.llama_model_n_layer(pointer) + 1
+  const layers = gpuLayers < 0 ? all : Math.min(gpuLayers, all)
+  const onGpu = shareOf(layers, all, placement)
   const contexts = new ModelContexts<FfiContext>()
   let freed: Promise<void> | undefined
   return {
     native: model,
     vocabularySize: model.vocabularySize,
     chatTemplate: model.chatTemplate(),
-    gpuLayers,
+    gpuLayers: layers,
     onGpu,
     embeddingInputs,
     createContext: async (options) =>
@@ -103,15 +106,14 @@ export async function loadFfiModel(
   }
 }
 
-/** The layer behind the last one gives the logits. */
 function shareOf(
   gpuLayers: number,
-  layers: number,
+  all: number,
   { devices = [], overrideTensors = [] }: NonNullable<LoadModelOptions['placement']>,
 ): GpuShare {
   if (gpuLayers === 0) return 'none'
-  const isWhole = gpuLayers < 0 || gpuLayers > layers
-  return isWhole && overrideTensors.length === 0 && !devices.includes('CPU') ? 'all' : 'some'
+  const isWhole = gpuLayers === all && overrideTensors.length === 0 && !devices.includes('CPU')
+  return isWhole ? 'all' : 'some'
 }
 
 /** `llama_split_mode`. */

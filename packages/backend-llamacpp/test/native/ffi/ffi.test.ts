@@ -123,11 +123,14 @@ t.test('however much of a model a GPU has, its passes are waited for', async (t)
     { onGpu: 'some', gpuLayers: -1, placement: { devices: ['CPU'] } },
     { onGpu: 'all', gpuLayers: -1 },
     { onGpu: 'all', gpuLayers: 3 },
+    { onGpu: 'all', gpuLayers: 99 },
   ] as const
   const read: (readonly number[])[] = []
   for (const { onGpu, ...share } of shares) {
     const loaded = await loadFfiModel(functions, { ...options, modelPath, ...share })
     t.equal(loaded.onGpu, onGpu)
+    const layers = { none: 0, some: share.gpuLayers === 1 ? 1 : 3, all: 3 }
+    t.equal(loaded.gpuLayers, layers[onGpu], 'however all of them are asked for')
     const context = (await loaded.createContext({ ...settings, outputs: 4 }))!
     await decode(context, Uint32Array.of(5, 6, 7), [2])
     read.push([...context.logits(2)!])
