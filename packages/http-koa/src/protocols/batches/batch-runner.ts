@@ -89,7 +89,7 @@ export class BatchRunner {
       if (!wasUnderWay) return undefined
       return {
         status: 'cancelling',
-        cancelling_at: secondsNow(this.parts),
+        cancelling_at: batch.cancelling_at ?? secondsNow(this.parts),
         ...(errors && { errors }),
       }
     })

@@ -147,6 +147,22 @@ t.test('no line begins while its batch expires', async (t) => {
   await t.rejects(folder.sizeOf(outputIds(id).completed), { code: 'not_found' })
 })
 
+t.test('a batch that is cancelled twice was cancelled when it was first', async (t) => {
+  let leave = () => {}
+  const send: SendLine = async () => {
+    await new Promise<void>((resolve) => (leave = resolve))
+    return { status: 200, body: 'fine', retryAfter: undefined }
+  }
+  const { create, clock, runner, ended, asked } = await running(t, { send })
+  const id = await create(linesOf(1))
+  await until(() => asked.length === 1)
+  await runner.cancel(id)
+  clock.advance(5000)
+  t.match(await runner.cancel(id), { wasUnderWay: true, batch: { cancelling_at: 1 } })
+  leave()
+  t.match(await ended(id), { status: 'cancelled', cancelling_at: 1, cancelled_at: 6 })
+})
+
 t.test('a line that is left is no failure', async (t) => {
   let signal: AbortSignal | undefined
   const send: SendLine = async (_line, _owner, left) => {
