@@ -2,7 +2,7 @@ import { appendFileSync, createReadStream } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
-import { CllmError } from '@cllm/core'
+import { CllmError, entryOf } from '@cllm/core'
 import { isUnderWay, newestFirst, outputIds } from './batch-objects.js'
 import type { BatchObject, FileObject, Kept } from './batch-objects.js'
 import { Readable } from 'node:stream'
@@ -22,8 +22,8 @@ export class BatchFolder implements BatchStore {
   #isMade = false
   /** What is written last of each id. */
   readonly #writing = new Map<string, Promise<unknown>>()
-  /** What was listed of files, which only {@link put} changes: thousands take long to be read. */
-  #files = new Map<string, Promise<unknown>>()
+  /** Files and ended batches that were listed, which only {@link put} changes: thousands take long to be read. */
+  readonly #listed = new Map<string, Promise<Stored<Kind> | undefined>>()
   /** Files that may end with the half of a line. */
   readonly #torn = new Set<string>()
 
@@ -90,14 +90,15 @@ export class BatchFolder implements BatchStore {
     await this.#make()
     const names = await this.#checked(async () => await readdir(join(this.folder, kind)))
     const ids = names.flatMap((name) => (name.endsWith('.json') ? [name.slice(0, -5)] : []))
-    const found = new Map(ids.map((id) => [id, this.#files.get(id) ?? this.get(kind, id)]))
-    if (kind === 'files') this.#files = found
-    const each = [...found].map(async ([id, kept]) => {
-      return await kept.catch((error: Error) => {
-        found.delete(id)
+    const each = ids.map(async (id) => {
+      const reading = entryOf(this.#listed, id, async () => await this.get(kind, id))
+      const kept = await reading.catch((error: Error) => {
+        this.#listed.delete(id)
         if (!isDamage(error)) throw error
         onDamaged?.(error)
       })
+      if (kept && isUnderWay(kept.object as BatchObject)) this.#listed.delete(id)
+      return kept
     })
     const all = await Promise.all(each)
     return newestFirst((all as Stored<K>[]).filter((kept) => kept !== undefined))
@@ -115,6 +116,7 @@ export class BatchFolder implements BatchStore {
   }
 
   async remove(id: string, isWhole = true): Promise<void> {
+    this.#listed.delete(id)
     await rm(this.#headOf(id.startsWith('batch_') ? 'batches' : 'files', id), { force: true })
     if (isWhole) await rm(this.contentOf(id), { force: true })
   }
@@ -192,7 +194,7 @@ export class BatchFolder implements BatchStore {
         await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
         await rename(`${path}.new`, path)
       })
-      this.#files.delete(kept.object.id)
+      this.#listed.delete(kept.object.id)
     } catch (error) {
       await rm(`${path}.new`, { force: true })
       throw error

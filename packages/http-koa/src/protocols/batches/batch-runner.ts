@@ -39,7 +39,7 @@ const linesAtOnce = 500
 const unknownMs = 30_000
 /** Milliseconds between two looks whether other servers have cancelled batches with computed lines. */
 const watchMs = 1000
-/** Milliseconds between two looks for batches whose server died before it made their job. */
+/** Milliseconds between two looks for batches that other servers, which may have died, left without a job. */
 const mendMs = 60_000
 
 /**
@@ -54,6 +54,7 @@ export class BatchRunner {
   /** Since when keys of batches are unknown here, by their hashes. */
   readonly #unknownSince = new Map<string, number>()
   #isWatching = false
+  #stopMending = (): void => {}
 
   constructor(private readonly parts: BatchRunnerParts) {}
 
@@ -104,24 +105,24 @@ export class BatchRunner {
     return counts === undefined ? batch : { ...batch, request_counts: counts }
   }
 
-  /** Begins batches that have no job: it was lost with a process. */
-  async #mend(): Promise<void> {
-    const { store, queue, clock, logger } = this.parts
-    const onDamaged = (err: unknown) => {
-      logger[queue.isForgetful ? 'error' : 'debug']({ err }, 'earlier batches cannot be read')
-    }
+  /** Begins batches whose job a process lost, or has and does none; with `forgets`, also those that had begun. */
+  async #mend(forgets = this.parts.queue.isForgetful): Promise<void> {
+    const { store, clock, logger } = this.parts
+    const onDamaged = (err: unknown) =>
+      logger[forgets ? 'error' : 'debug']({ err }, 'earlier batches cannot be read')
     try {
       for (const { object } of (await store.list('batches', onDamaged)).toReversed()) {
         const { id, status } = object
         if (status === 'cancelling') await this.#stop(id)
-        else if (status === 'validating' || (queue.isForgetful && isUnderWay(object))) {
+        else if (status === 'validating' || (forgets && isUnderWay(object))) {
           await this.start(id)
         }
       }
     } catch (error) {
       onDamaged(error)
     }
-    if (!queue.isForgetful) clock.at(clock.now() + mendMs, () => void this.#mend())
+    this.#stopMending()
+    this.#stopMending = clock.at(clock.now() + mendMs, () => void this.#mend(false))
   }
 
   async #stop(id: string): Promise<void> {

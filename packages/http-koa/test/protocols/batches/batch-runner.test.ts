@@ -62,13 +62,13 @@ async function running(
     },
   })
   await runner.resume()
-  const create = async (lines: readonly string[]): Promise<string> => {
+  const create = async (lines: readonly string[], starts = true): Promise<string> => {
     const [input, id] = [newId('file-', systemRandom), newId('batch_', systemRandom)]
     await folder.create({ object: fileOf(input) }, Buffer.from(lines.join('\n')))
     const object = { id, object: 'batch', endpoint, input_file_id: input, status: 'validating' }
     const times = { created_at: 1, expires_at: 86_401, request_counts: {} }
     await folder.put('batches', { object: { ...object, ...times } as unknown as BatchObject })
-    await runner.start(id)
+    if (starts) await runner.start(id)
     return id
   }
   const batch = async (id: string) => (await folder.get('batches', id))!.object
@@ -294,6 +294,24 @@ t.test('a server that stood still while another took over writes no line', async
   t.match(await batch(id), { status: 'in_progress' })
   const { completed: good } = outputIds(id)
   for await (const { text } of folder.lines(good)) t.notMatch(text, 'line-2')
+})
+
+t.test('what another server of the folder is asked for is done within a minute', async (t) => {
+  const path = t.testdir({})
+  const answer = { status: 200, body: 'fine', retryAfter: undefined }
+  const send: SendLine = async ({ custom_id: id }, _, signal) => {
+    if (id === 'line-5') await once(signal, 'abort')
+    return answer
+  }
+  const { create, ended, folder } = await running(t, { path, send })
+  const other = await create(linesOf(2), false)
+  t.match(await folder.list('batches'), [{ object: { status: 'validating' } }])
+  t.match(await ended(other, 70), { status: 'completed' })
+  t.match(await folder.list('batches'), [{ object: { status: 'completed' } }])
+  const id = await create(linesOf(6))
+  await until(async () => (await folder.get('batches', id))?.object.status === 'in_progress')
+  await new BatchFolder(path).update(id, () => ({ status: 'cancelling' }))
+  t.match(await ended(id, 130), { status: 'cancelled' })
 })
 
 t.test('a folder that is removed is told of', async (t) => {
