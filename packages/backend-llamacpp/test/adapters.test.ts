@@ -177,6 +177,7 @@ t.test('a file that is no adapter of the model is refused, and why is said', asy
   const cases: [string | Promise<string>, RegExp, string?][] = [
     [at('nowhere.gguf'), /nowhere\.gguf cannot be read/, 'model_unavailable'],
     [t.testdirName, /cannot be read: expected a GGUF file, found a folder/, 'model_unavailable'],
+    ['/dev/null', /cannot be read: /, 'model_unavailable'],
     [at('text.gguf'), /text\.gguf: expected an adapter in a GGUF file[^T]*beginning$/],
     [gguf('model.gguf', { 'general.type': 'model' }), /general\.type "adapter".*got model/],
     [gguf('vector.gguf', { 'adapter.type': 'control' }), /adapter\.type "lora".*got control/],

@@ -1,4 +1,4 @@
-import { open } from 'node:fs/promises'
+import { open, stat } from 'node:fs/promises'
 
 /** Bytes that are read first; a vocabulary of 150,000 tokens has some millions. */
 const firstBytes = 2 ** 20
@@ -31,13 +31,15 @@ export function partsOf(path: string): string[] {
 }
 
 async function readHead(path: string): Promise<GgufHead> {
+  const found = await stat(path)
+  if (!found.isFile()) {
+    // To open a pipe may take for ever.
+    const kind = found.isDirectory() ? 'folder' : 'pipe or a device'
+    throw Object.assign(new Error(`expected a GGUF file, found a ${kind}`), { code: 'EISDIR' })
+  }
   const file = await open(path)
   try {
-    const stats = await file.stat()
-    if (stats.isDirectory()) {
-      throw Object.assign(new Error('expected a GGUF file, found a folder'), { code: 'EISDIR' })
-    }
-    const { size } = stats
+    const { size } = await file.stat()
     let bytes = Buffer.alloc(0)
     for (let wanted = firstBytes; ; wanted *= 2) {
       const more = Buffer.allocUnsafe(Math.min(wanted, size) - bytes.length)

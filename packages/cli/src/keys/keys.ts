@@ -170,6 +170,8 @@ export function openKeyRing(
     try {
       const version = versionOf(file)
       if (version === seen) return
+      // To open a pipe in its place could take for ever.
+      if (version === undefined) throw new Error(`${file} is no file any more`)
       keys = [...own, ...readKeyFile(file)]
       // Only now: a file that cannot be read is tried again, as its rights may change and nothing else.
       seen = version
@@ -196,7 +198,7 @@ export function openKeyRing(
 /** A value that changes with the file; undefined when there is no file. */
 function versionOf(file: string): string | undefined {
   const stats = statSync(file, { throwIfNoEntry: false })
-  return stats && `${stats.mtimeMs} ${stats.size} ${stats.ino}`
+  return stats?.isFile() ? `${stats.mtimeMs} ${stats.size} ${stats.ino}` : undefined
 }
 
 /** The key that is set itself, if one is. */

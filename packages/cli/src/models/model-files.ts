@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { createReadStream, readdirSync } from 'node:fs'
+import { createReadStream, readdirSync, statSync } from 'node:fs'
 import { open, rename as renameFile, rm, stat, writeFile } from 'node:fs/promises'
 import { pipeline } from 'node:stream/promises'
 import { basename, dirname, join } from 'node:path'
@@ -55,9 +55,17 @@ export async function checkReadable(path: string): Promise<void> {
   await readStart(path, 'a file')
 }
 
+/** @throws Error where it is something else than a file: to open a pipe may take for ever */
+export function checkIsFile(path: string, expected: string): void {
+  const found = statSync(path)
+  const kind = found.isDirectory() ? 'folder' : 'pipe or a device'
+  if (!found.isFile()) throw new Error(`expected ${expected}, found a ${kind}`)
+}
+
 async function readStart(path: string, expected: string): Promise<Buffer> {
   const start = Buffer.alloc(4)
   try {
+    checkIsFile(path, expected)
     const file = await open(path)
     try {
       const { bytesRead } = await file.read(start, 0, 4, 0)
@@ -66,9 +74,8 @@ async function readStart(path: string, expected: string): Promise<Buffer> {
       await file.close()
     }
   } catch (cause) {
-    const isFolder = (cause as NodeJS.ErrnoException).code === 'EISDIR'
-    const problem = isFolder ? `expected ${expected}, found a folder` : reasonOf(cause)
-    throw new CllmError('model_unavailable', `cannot read the model ${path}: ${problem}`, { cause })
+    const message = `cannot read the model ${path}: ${reasonOf(cause)}`
+    throw new CllmError('model_unavailable', message, { cause })
   }
 }
 

@@ -65,7 +65,14 @@ t.test('paths, and specs that name nothing', async (t) => {
   for (const spec of ['here.gguf', './here.gguf', path]) {
     t.same(await resolve(spec), { path, name: 'here', spec })
   }
-  const wrong: [string, string, ...RegExp[]][] = [
+  type Wrong = [string, string, ...RegExp[]]
+  const message = /expected a GGUF file, found a pipe or a device$/
+  const device: Wrong | false = process.platform !== 'win32' && [
+    '/dev/null',
+    'model_unavailable',
+    message,
+  ]
+  const wrong: Wrong[] = [
     ['./none.gguf', 'model_unavailable', /none\.gguf: there is no such file/],
     ['./not.gguf', 'model_invalid', /expected "GGUF"/, /found "PK\\u0003\\u0004"/],
     ['./empty', 'model_invalid', /found nothing/],
@@ -74,6 +81,7 @@ t.test('paths, and specs that name nothing', async (t) => {
       'model_unavailable',
       /cannot read the model \/.*: expected a GGUF file, found a folder$/,
     ],
+    ...(device ? [device] : []),
     ['storys15m', 'model_unavailable', /did you mean stories15m\?/],
     ['tinylama', 'model_unavailable', /did you mean tinyllama-1\.1b-chat\?/],
     ['tinyllama-1.1b', 'model_unavailable', /did you mean tinyllama-1\.1b-chat\?/],

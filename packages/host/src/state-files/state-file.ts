@@ -109,7 +109,9 @@ export class SlotFolder implements SlotFiles {
 
   async read(filename: string, check: (head: StateHead) => void) {
     const path = this.#path(filename)
-    const { size: bytes } = await usable(filename, stat(path))
+    const file = await usable(filename, stat(path))
+    // Others would wait for ever for the thread that opens a pipe.
+    if (!file.isFile()) throw refused(`${filename} cannot be used: it is no file`)
     const reading = slotThread.run('read', path, this.#secret)
     const found = await usable(filename, reading)
     check(found)
@@ -117,7 +119,7 @@ export class SlotFolder implements SlotFiles {
     // There may be another file by now.
     const head = await usable(filename, readStateFile(path, data, this.#secret, slotThread))
     check(head)
-    return { head, data, bytes }
+    return { head, data, bytes: file.size }
   }
 
   #path(filename: string): string {

@@ -1,4 +1,4 @@
-import { accessSync, constants, statSync } from 'node:fs'
+import { accessSync, constants } from 'node:fs'
 import { CllmError, type Logger, type PluginRegistry } from '@cllm/core'
 import { protocolsPlugin } from '@cllm/http-koa'
 import { adaptersOf, readChatTemplate } from '../../config/paths.js'
@@ -14,6 +14,7 @@ import {
   toEngineSettings,
 } from '../../engine/to-engine-settings.js'
 import { createLogger, type LevelledLogger } from '../../process/logger.js'
+import { checkIsFile } from '../../models/model-files.js'
 import { isDraftModel, type LoadingParts } from '../../models/served/loadable-models.js'
 import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command.js'
@@ -90,10 +91,9 @@ function checkFiles({ config }: LoadedConfig): void {
     for (const { name, path } of adaptersOf(lora as readonly string[])) {
       const look = () => {
         accessSync(path, constants.R_OK)
-        if (statSync(path).isDirectory())
-          throw new Error(`expected a GGUF file, ${path} is a folder`)
+        checkIsFile(path, 'a GGUF file')
       }
-      orInvalid(look, `engine.lora: the adapter ${name} cannot be read`)
+      orInvalid(look, `engine.lora: the adapter ${name}, ${path}, cannot be read`)
     }
   }
 }

@@ -54,8 +54,12 @@ t.test('files that cannot be used are told before the model is fetched', async (
     ['--batches', join(file, 'batches'), /batches: the folder cannot be used/],
     ['--log-file', join(file, 'log'), /the log file cannot be opened/],
     ['--chat-template', './qwen.jinj', /neither a Jinja template nor a file/],
-    ['--lora', 'sql=./none.gguf', /the adapter sql cannot be read: .*none\.gguf/],
-    ['--lora', 'sql=.', /the adapter sql cannot be read: expected a GGUF file, .* is a folder/],
+    ['--lora', 'sql=./none.gguf', /the adapter sql, .*none\.gguf, cannot be read: /],
+    [
+      '--lora',
+      'sql=.',
+      /the adapter sql, .*, cannot be read: expected a GGUF file, found a folder/,
+    ],
   ]
   for (const [flag, value, message] of wrong) {
     const argv = ['serve', '--port', '0', '--model', 'hf:a/none/none.gguf', flag, value]
