@@ -39,7 +39,7 @@ async function readHead(path: string): Promise<GgufHead> {
   }
   const file = await open(path)
   try {
-    const { size } = await file.stat()
+    const { size } = found
     let bytes = Buffer.alloc(0)
     for (let wanted = firstBytes; ; wanted *= 2) {
       const more = Buffer.allocUnsafe(Math.min(wanted, size) - bytes.length)

@@ -1,5 +1,4 @@
 import {
-  constants,
   appendFileSync,
   closeSync,
   openSync,
@@ -71,13 +70,26 @@ export class UsageSums {
 const monthOf = (day: string): string => day.slice(0, 7)
 const fileName = /^(\d{4}-\d\d)\.jsonl$/
 
+/** What was read of a month's file. */
+interface ReadMonth {
+  readonly sums: UsageSums
+  /** Tokens by key. */
+  readonly tokens: Map<string, number>
+  /** The inode: another server may have replaced the file. */
+  readonly ino: number
+  /** The lines before this place are in the sums. */
+  at: number
+}
+
+const tokensIn = (one: UsageSum): number => one.promptTokens + one.generatedTokens
+
 /**
- * Usage in a folder, a file for each month: a line for each request, written before its answer ends, so
- * that a crash loses none. What cannot be written, as on a full disk, waits as sums. What an earlier process wrote is
- * summed up when it is read for the first time.
+ * Usage in a folder, which servers may share, a file for each month: a line for each request, written before its answer
+ * ends, so that a crash loses none. What cannot be written, as on a full disk, waits as sums. A question reads what
+ * was written since the last one, by whichever server.
  */
 export class UsageJournal {
-  readonly #months = new Map<string, UsageSums>()
+  readonly #months = new Map<string, ReadMonth>()
   /** What is in no file yet. */
   readonly #unwritten = new UsageSums()
   /** Months whose files end with a whole line. */
@@ -90,7 +102,9 @@ export class UsageJournal {
 
   /** @throws the file system's error; what could not be written is written with a later one. */
   add(one: UsageSum): void {
-    attempt(() => this.#sumsOf(monthOf(one.day)))?.add(one)
+    const month = monthOf(one.day)
+    // It also puts a file in the place of a pipe, to which nothing can be appended.
+    if (!this.#months.has(month)) attempt(() => this.#read(month))
     this.#unwritten.add(one)
     // The latest day first: an earlier month whose file cannot be written holds up no other.
     for (const sum of this.#unwritten.all().toReversed()) {
@@ -106,9 +120,20 @@ export class UsageJournal {
     this.#whole.add(month)
   }
 
-  /** The sums of a month. */
+  /** The sums of a month; what waits is apart. */
   month(month: string): readonly UsageSum[] {
-    return this.#sumsOf(month).all()
+    return [...this.#read(month).sums.all(), ...this.#waiting(month)]
+  }
+
+  /** The tokens that a key has used in a month. */
+  tokensOf(key: string, month: string): number {
+    const waiting = this.#waiting(month).filter((one) => one.key === key)
+    const read = this.#read(month).tokens.get(key) ?? 0
+    return waiting.reduce((sum, one) => sum + tokensIn(one), read)
+  }
+
+  #waiting(month: string): readonly UsageSum[] {
+    return this.#unwritten.all().filter((one) => monthOf(one.day) === month)
   }
 
   /** The sums of days, both ends included, without those that cannot be read; `onProblem` is told why. */
@@ -129,36 +154,41 @@ export class UsageJournal {
       .filter(({ day }) => day >= from && day <= to)
   }
 
-  /** A month that cannot be read is read again at the next question. */
-  #sumsOf(month: string): UsageSums {
+  /** What is known of a month and can be read now. What cannot is read at the next question. */
+  #read(month: string): ReadMonth {
     const known = this.#months.get(month)
-    if (known !== undefined) return known
-    const sums = new UsageSums()
-    const file = this.#fileOf(month)
-    const exists = statSync(file, { throwIfNoEntry: false }) !== undefined
-    for (const line of exists ? fileLines(file) : []) {
-      const one = parsedJson(line)
-      // Else it is the half of a line that a crash has left, or another program's.
-      if (isSum(one)) sums.add(one)
-    }
-    this.#months.set(month, sums)
-    if (exists) this.#shorten(month, sums)
-    else this.#whole.add(month)
-    for (const one of this.#unwritten.all()) if (monthOf(one.day) === month) sums.add(one)
-    return sums
+    return known ? attempt(() => this.#readNew(month, known), known) : this.#readNew(month)
   }
 
-  /** Replaces a month's lines by their sums, where there is space for them. */
-  #shorten(month: string, sums: UsageSums): void {
+  #readNew(month: string, known?: ReadMonth): ReadMonth {
     const file = this.#fileOf(month)
+    const found = statSync(file, { throwIfNoEntry: false })
+    const { size = 0, ino = 0 } = found ?? {}
+    // One that is gone may come back.
+    const isNew = found !== undefined && (ino !== known?.ino || size < known.at)
+    const empty = () => ({ sums: new UsageSums(), tokens: new Map<string, number>(), ino, at: 0 })
+    const read = isNew ? empty() : (known ?? empty())
+    if (size > read.at) read.at += addLines(file, read)
+    this.#months.set(month, read)
+    if (found === undefined) this.#whole.add(month)
+    else if (known === undefined) this.#shorten(month, read)
+    return read
+  }
+
+  /** Replaces a month's lines by their sums, where there is space for them, and no other server writes or does the same. */
+  #shorten(month: string, { sums, ino, at }: ReadMonth): void {
+    const file = this.#fileOf(month)
+    const shorter = `${file}.new`
     try {
       const lines = sums.all().map((sum) => `${JSON.stringify(sum)}\n`)
-      writeFileSync(`${file}.new`, lines.join(''), { mode: 0o600 })
-      renameSync(`${file}.new`, file)
+      writeFileSync(shorter, lines.join(''), { mode: 0o600, flag: 'wx' })
+      const now = statSync(file)
+      if (now.ino !== ino || now.size !== at) throw new Error('it has grown')
+      renameSync(shorter, file)
       this.#whole.add(month)
     } catch {
       // The longer file says the same.
-      rmSync(`${file}.new`, { recursive: true, force: true })
+      rmSync(shorter, { recursive: true, force: true })
     }
   }
 
@@ -169,27 +199,35 @@ export class UsageJournal {
 
 const blockBytes = 1 << 18
 
-// A pipe in place of a file is empty, instead of holding up all requests. Windows has none.
-const { O_NONBLOCK, O_RDONLY } = constants
-
 const isSum = (line: unknown): line is UsageSum =>
   isObject(line) &&
   typeof line['day'] === 'string' &&
   usageCounts.every((name) => typeof line[name] === 'number')
 
-/** The lines of a file, read in blocks: as one text it could be longer than texts may be. */
-function* fileLines(file: string): Generator<string> {
-  const descriptor = openSync(file, O_RDONLY | O_NONBLOCK)
+/** Adds the lines behind those that were read, and returns their bytes. They are read in blocks: as one text they could be longer than texts may be. */
+function addLines(file: string, { sums, tokens, at: from }: ReadMonth): number {
+  const add = (line: string): boolean => {
+    const one = parsedJson(line)
+    // Else it is the half of a line that a crash has left, or another program's.
+    if (!isSum(one)) return false
+    sums.add(one)
+    if (one.key !== null) tokens.set(one.key, (tokens.get(one.key) ?? 0) + tokensIn(one))
+    return true
+  }
+  const descriptor = openSync(file, 'r')
   try {
     const block = Buffer.alloc(blockBytes)
     let rest: Buffer = Buffer.alloc(0)
-    for (let size: number; (size = readSync(descriptor, block)) > 0;) {
+    let bytes = 0
+    for (let size: number; (size = readSync(descriptor, block, 0, blockBytes, from + bytes)) > 0;) {
+      bytes += size
       const all = Buffer.concat([rest, block.subarray(0, size)])
       const end = all.lastIndexOf('\n') + 1
-      yield* all.toString('utf8', 0, end).split('\n')
+      for (const line of all.toString('utf8', 0, end).split('\n')) add(line)
       rest = all.subarray(end)
     }
-    yield rest.toString('utf8')
+    // The half of a line may become a whole one.
+    return add(rest.toString('utf8')) ? bytes : bytes - rest.length
   } finally {
     closeSync(descriptor)
   }

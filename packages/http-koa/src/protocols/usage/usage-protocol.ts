@@ -22,9 +22,6 @@ const mostTenants = 1000
 
 /** Notes what each key uses, and refuses requests beyond a key's quota of the month. */
 export class UsageLedger implements RequestObserver {
-  /** Tokens by key in a month. */
-  #used: { readonly month: string; readonly byKey: Map<string, number> } | undefined
-
   /** Those that clients have named. */
   readonly #tenants = new Set<string>()
   /** Whether the folder failed last, which is said once. */
@@ -65,10 +62,11 @@ export class UsageLedger implements RequestObserver {
   onEmbed(): void {
     const { name = '', tokensPerMonth } = requestScope.getStore()?.key ?? {}
     if (tokensPerMonth === undefined) return
-    const { month, byKey } = this.#safely(() => this.#ofMonth()) ?? {}
-    if ((byKey?.get(name) ?? 0) < tokensPerMonth) return
-    const message = `The key "${name}" has used up its ${tokensPerMonth} tokens of ${month} (UTC)`
     const now = new Date(this.clock.wall())
+    const month = dayOf(now.getTime()).slice(0, 7)
+    const used = this.#safely(() => this.journal.tokensOf(name, month)) ?? 0
+    if (used < tokensPerMonth) return
+    const message = `The key "${name}" has used up its ${tokensPerMonth} tokens of ${month} (UTC)`
     const retryAfterMs = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1) - now.getTime()
     const details = { limit: tokensPerMonth, month, retryAfterMs }
     throw new CllmError('rate_limited', message, { details })
@@ -82,9 +80,6 @@ export class UsageLedger implements RequestObserver {
   }
 
   #note({ name }: Partial<ApiKey> = {}, sum: Omit<UsageSum, 'day' | 'key'>): void {
-    const { byKey } = this.#used ?? {} // else it is read with this
-    const tokens = sum.promptTokens + sum.generatedTokens
-    if (name !== undefined) byKey?.set(name, (byKey.get(name) ?? 0) + tokens)
     this.#safely(() => {
       this.journal.add({ day: dayOf(this.clock.wall()), key: name ?? null, ...sum })
       if (this.#isFailing) this.logger.info({}, 'usage is recorded again')
@@ -97,16 +92,6 @@ export class UsageLedger implements RequestObserver {
     if (tenant === undefined) return null
     if (this.#tenants.size < mostTenants) this.#tenants.add(tenant)
     return this.#tenants.has(tenant) ? tenant : null
-  }
-
-  #ofMonth() {
-    const month = dayOf(this.clock.wall()).slice(0, 7)
-    if (this.#used?.month === month) return this.#used
-    const byKey = new Map<string, number>()
-    for (const { key, promptTokens, generatedTokens } of this.journal.month(month)) {
-      if (key !== null) byKey.set(key, (byKey.get(key) ?? 0) + promptTokens + generatedTokens)
-    }
-    return (this.#used = { month, byKey })
   }
 
   /** A full disk must not fail answers. */

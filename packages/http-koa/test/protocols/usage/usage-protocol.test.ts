@@ -1,4 +1,13 @@
-import { mkdirSync, readdirSync, renameSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { appendFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ApiKey, hashKey, keyRing, openAiProtocol, usageProtocol } from '@cllm/http-koa'
@@ -156,6 +165,48 @@ t.test('a request that pauses is one, and tenants without keys are bounded', (t)
   t.end()
 })
 
+t.test('servers may share a folder: quotas and sums count what all of them wrote', (t) => {
+  const folder = t.testdir({})
+  const file = join(folder, '1970-01.jsonl')
+  const counts = { requests: 1, unfinished: 0, promptTokens: 1, cachedTokens: 0 }
+  const one = { day: '1970-01-01', tenant: null, model: 'fake', ...counts, generatedTokens: 9 }
+  const line = `${JSON.stringify({ ...one, key: 'ann' })}\n`
+  writeFileSync(file, line)
+  const [first, second] = [new UsageJournal(folder), new UsageJournal(folder)]
+  const ledger = new UsageLedger(first, new SimulatedClock(0), silentLogger)
+  const ask = (tokensPerMonth: number) =>
+    requestScope.run({ key: key('ann', { tokensPerMonth }) }, () => ledger.onEmbed())
+  ask(11)
+  second.add({ ...one, key: 'ann' })
+  t.throws(() => ask(11), { code: 'rate_limited' }, 'it is at once the quota of both')
+  ask(21)
+  for (const journal of [first, second]) t.match(journal.month('1970-01'), [{ requests: 2 }])
+  new UsageJournal(folder).add({ ...one, key: 'bob' })
+  t.equal(readFileSync(file, 'utf8').split('\n').length, 3, 'a third one has summed up lines')
+  first.add({ ...one, key: 'ann' })
+  t.match(second.month('1970-01'), [{ requests: 3 }, { key: 'bob' }])
+
+  // Another one appends to what is being replaced by its sums.
+  writeFileSync(file, line.repeat(2))
+  const { stringify } = JSON
+  t.teardown(() => (JSON.stringify = stringify))
+  JSON.stringify = (value: unknown) => {
+    if (!Array.isArray(value)) appendFileSync(file, line)
+    return stringify(value)
+  }
+  new UsageJournal(folder).month('1970-01')
+  JSON.stringify = stringify
+  t.match(new UsageJournal(folder).month('1970-01'), [{ requests: 3 }], 'no line is lost')
+  t.same(readdirSync(folder), ['1970-01.jsonl'])
+
+  t.match(first.month('1970-01'), [{ requests: 3 }])
+  rmSync(file)
+  mkdirSync(file)
+  t.match(first.month('1970-01'), [{ requests: 3 }], 'a disk that fails forgets nothing')
+  t.throws(() => ask(21), { code: 'rate_limited' })
+  t.end()
+})
+
 t.test('a month that cannot be read or summed up once is known later', (t) => {
   const folder = t.testdir({})
   const file = join(folder, '1970-01.jsonl')
@@ -205,7 +256,7 @@ t.test('a month that cannot be read or summed up once is known later', (t) => {
   t.match(days(), [{ day: '1970-01-01' }, { day: '1970-02-02' }], 'what is damaged costs itself')
   renameSync(folder, `${folder}.away`)
   t.throws(() => journal.add({ ...one, key: 'eve' }), { code: 'ENOENT' })
-  t.match(days(), [{ requests: 2 }, { requests: 1 }])
+  t.match(days(), [{ requests: 1 }, { requests: 1 }, { requests: 1 }])
   t.match(problems, [{ code: 'EISDIR' }, { code: 'ENOENT' }])
   renameSync(`${folder}.away`, folder)
 
