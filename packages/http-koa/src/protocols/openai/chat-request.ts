@@ -49,11 +49,11 @@ export interface ChatRequest {
   readonly request: GenerateRequest
   readonly form: AnswerForm
   readonly offered: FunctionsByName | undefined
-  /** How long the model may think; undefined: as long as it does. */
+  /** The limit on thinking; undefined: none. */
   readonly limit: ThinkingLimit | undefined
 }
 
-/** Makes the engine's request of a body. */
+/** Makes the engine's request from a body. */
 export async function toChatRequest(
   call: CallOf<typeof chatSchema>,
   defaults: ProtocolDefaults,
@@ -70,7 +70,7 @@ export async function toChatRequest(
     throw unsupported('modalities', `answers are text only, instead got ${other.slice(0, 40)}`)
   const { thinking_budget_tokens: given = -1, reasoning_budget_tokens: named = given } = fields
   const { reasoning_budget: budget = named } = fields
-  // thoughts that are to end at once are better not begun: a prompt may open them itself
+  // with a budget of 0 the prompt must not open reasoning, which it may do by itself
   const effort = budget === 0 ? 'none' : fields.reasoning_effort
   const { tools = [], tool_choice: choice } = fields
   const hasTools = tools.length > 0 || choice !== undefined
@@ -110,6 +110,6 @@ export async function toChatRequest(
   }
 }
 
-/** OpenAI's word for the end of an answer. */
+/** OpenAI's `finish_reason` of an answer. */
 export const finishOf = (reason: FinishReason, hasCalls: boolean): string =>
   hasCalls && reason === 'stop' ? 'tool_calls' : reason

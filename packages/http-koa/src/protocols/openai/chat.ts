@@ -68,7 +68,7 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
   }
 }
 
-/** How likely tokens were, with their ids, as llama-server has them, too. */
+/** The log probabilities of tokens, with their ids as in llama-server. */
 const chatLogprobs = (tokens: readonly TokenLogprobs[], request: GenerateRequest): object => ({
   content: tokens.map((token) => likelihoodOf(token, request)),
   refusal: null,
@@ -93,11 +93,11 @@ export async function countChatTokens(call: CallOf<typeof chatSchema>): Promise<
 }
 
 /**
- * Whether a client of Mistral's API reads the stream: it wants whole calls, where others put pieces together, and the
- * usage in the last chunk with an answer, failing at one without.
+ * Whether a client of Mistral's API reads the stream: it expects whole calls, which other clients assemble from pieces, and
+ * the usage in the last chunk with a choice; it fails at a chunk without one.
  */
 const isMistral = (call: Call): boolean =>
-  // browsers do not let it set the first
+  // in browsers it cannot set the first header
   [call.header('User-Agent'), call.header('X-Mistral-User-Agent')].some((agent) =>
     /mistral/i.test(agent),
   )
@@ -105,7 +105,7 @@ const isMistral = (call: Call): boolean =>
 /**
  * Writes the answers as `chat.completion.chunk` events, then `[DONE]`.
  *
- * @param head - what all chunks have in common
+ * @param head - the members that all chunks have
  */
 function chatChunks(
   call: CallOf<typeof chatSchema>,
@@ -144,12 +144,12 @@ function chatChunks(
   }
 }
 
-/** What the chunks of a stream say of one of the answers. */
+/** The chunks of one of the answers in a stream. */
 class ChoiceStream {
   calls = 0
   /** The timings for the next chunk. */
   timed: object | undefined
-  /** Of the last call, where that is one of a free-form tool. */
+  /** The input of the last call, if that is of a free-form tool. */
   #input: CustomInput | undefined
   /** The logprobs for the next chunk. */
   readonly #logprobs: TokenLogprobs[] = []
@@ -163,7 +163,7 @@ class ChoiceStream {
     private readonly write: (choice: string, more: string) => void,
   ) {}
 
-  /** Writes what an event completes; at the end all that was held back. */
+  /** Writes the parts that an event completes; at the end also what was held back. */
   push(event: MergedEvent['event']): void {
     if (event.type === 'progress') {
       const progress = this.timings.progress(event)
@@ -207,13 +207,13 @@ class ChoiceStream {
     this.#input = undefined
   }
 
-  /** The last call, or more of it. */
+  /** Writes the beginning of a call, or more of it. */
   #sendCall(members: object): void {
     const call = { index: this.calls - 1, ...members }
     this.send(JSON.stringify({ tool_calls: [call] }))
   }
 
-  /** Writes a chunk, with the logprobs and timings that are due. */
+  /** Writes a chunk, with pending logprobs and timings. */
   send(delta: string, finish: string | null = null, more = ''): void {
     const timings = this.timed === undefined ? '' : `,"timings":${JSON.stringify(this.timed)}`
     const due = this.#logprobs.splice(0)

@@ -22,7 +22,7 @@ import type { OpenAiContext } from './openai-answer.js'
 export const completionsSchema = z.object({
   prompt: mixedPrompts(128),
   ...sharedFields,
-  // 0 with echo and logprobs: only the prompt is scored
+  // 0 with echo and logprobs: only scores the prompt
   max_tokens: anyTokensField.optional(),
   best_of: integer(1, 128).optional(),
   echo: boolean.optional(),
@@ -49,7 +49,7 @@ export async function toCompletionRequests(
   const ranks = times > (fields.n ?? 1)
   const wanted = likeliestOf(fields)
   const isOfDraw = wanted !== undefined && fields.post_sampling_probs === true
-  // To find the best, the model's own are needed even where none are asked for.
+  // ranking answers needs log probabilities even if the client asks for none
   const modelLogprobs = wanted ?? (ranks ? 0 : undefined)
   const promptLogprobs = isScored(fields) ? wanted : undefined
   const settings = {
@@ -62,7 +62,7 @@ export async function toCompletionRequests(
   }
   const given = await readPrompts(client, fields.prompt)
   const { suffix = '' } = fields
-  // with a suffix, each is what comes before the gap
+  // with a suffix, each prompt is the text before the gap
   const prompts =
     suffix === ''
       ? given
@@ -73,18 +73,18 @@ export async function toCompletionRequests(
   return await requestsFor(client, prompts, settings, defaults, times)
 }
 
-/** Whether the log probabilities of the prompt are wanted, too. */
+/** Whether the client also wants the log probabilities of the prompt. */
 const isScored = (fields: CompletionsFields): boolean =>
   fields.echo === true && likeliestOf(fields) !== undefined
 
 /**
- * One token at least is generated. Those who score a text ask for one and cut it off, as
- * lm-evaluation-harness does: so it must be there, even where the model would end.
+ * Settings for scoring a text. At least one token is generated. Clients such as lm-evaluation-harness ask for one and cut
+ * it off, so it must be there even if the model would stop.
  */
 const scoringSettings = ({ max_tokens: maxTokens }: CompletionsFields) =>
   maxTokens === undefined || maxTokens > 1 ? {} : { maxTokens: 1, ignoreEos: true }
 
-/** How many of the likeliest tokens are wanted with each token; undefined: no log probabilities. */
+/** The number of candidates wanted with each token; undefined: no log probabilities. */
 const likeliestOf = ({ logprobs, n_probs: most = 0 }: CompletionsFields): number | undefined =>
   logprobs ?? (most > 0 ? most : undefined)
 
@@ -140,7 +140,7 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
   }
 }
 
-/** The `most` likeliest of each `times` answers in a row, by the mean of their tokens, best first. */
+/** Of each `times` consecutive answers the `most` likeliest, by the mean of their log probabilities, best first. */
 function best(answers: readonly Collected[], times: number, most: number): readonly Collected[] {
   if (times === most) return answers
   return answers.flatMap((_, index) =>

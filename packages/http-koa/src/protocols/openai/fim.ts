@@ -23,7 +23,7 @@ export const fimSchema = completionsSchema
   })
   .extend({ prompt: text, max_tokens: maxTokensField.optional() })
 
-/** `POST /v1/fim/completions`, Mistral's: what stands between a prompt and a suffix, as the answer of a chat. */
+/** `POST /v1/fim/completions` of Mistral's API: the text between a prompt and a suffix, as the answer of a chat. */
 export async function fimCompletions(call: CallOf<typeof fimSchema>, openAi: OpenAiContext) {
   const { fields } = call
   const { model, client } = call.open(fields.model)
@@ -34,7 +34,7 @@ export async function fimCompletions(call: CallOf<typeof fimSchema>, openAi: Ope
   if (fields.stream === true) {
     return encoded(eventStream, generation.events, (write) => chunks(head, write))
   }
-  // a parser of a chat's answers would drop white space at its end
+  // not parsed as a chat's answer, which would drop white space at the end
   const { text: content, end } = await collect(generation)
   const message = { role: 'assistant', content }
   return {
@@ -46,7 +46,7 @@ export async function fimCompletions(call: CallOf<typeof fimSchema>, openAi: Ope
   }
 }
 
-/** As Mistral streams chats: the last chunk has the usage, unasked. */
+/** The chunks of Mistral's streams, of which the last one always has the usage. */
 function chunks(head: object, write: (text: string) => void): Encoder<GenerationEvent> {
   const send = (delta: object, finish: string | null = null, more: object = {}) => {
     const choices = [{ index: 0, delta, finish_reason: finish }]

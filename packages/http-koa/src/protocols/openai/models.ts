@@ -49,7 +49,7 @@ async function describe(
     object: 'model',
     created: started,
     owned_by: 'cllm',
-    // with its own name, as llama-server has it
+    // including its own name, as in llama-server
     aliases: [name, ...aliases],
     tags,
     ...defined({ parent }),
@@ -58,7 +58,7 @@ async function describe(
   }
 }
 
-/** In OpenRouter's words, which the page and other clients know. */
+/** The modalities in OpenRouter's form, which the page and other clients know. */
 const modalitiesOf = ({ model: { images, audio } }: EngineInfo) => ({
   input_modalities: [
     'text',
@@ -68,7 +68,7 @@ const modalitiesOf = ({ model: { images, audio } }: EngineInfo) => ({
   output_modalities: ['text'],
 })
 
-/** What is known once the model was in memory. */
+/** The metadata that is known once the model was in memory. */
 const metaOf = ({ model, limits }: EngineInfo) => ({
   architecture: model.architecture,
   n_params: model.parameters,

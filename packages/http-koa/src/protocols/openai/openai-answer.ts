@@ -19,7 +19,7 @@ import {
   tooLong,
 } from '../../errors/error-body.js'
 
-/** A tool call in an answer; that of a free-form tool has its input as a text. */
+/** A tool call in an answer; a call of a free-form tool has its input as a text. */
 export function toolCallOf(
   { random }: Pick<Call, 'random'>,
   call: ToolCall,
@@ -34,16 +34,16 @@ export function toolCallOf(
 /**
  * Writes the chunks of a stream.
  *
- * @param head - what all have in common
- * @param includeUsage - whether the last one has the usage, and no choice
+ * @param head - the members that all chunks have
+ * @param includeUsage - whether the last chunk has the usage, and no choice
  */
 export function chunkWriter(head: object, includeUsage: boolean, write: (text: string) => void) {
   const opening = `data: ${JSON.stringify(head).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
   return {
-    /** Choices as JSON, with more members beside them. */
+    /** Writes choices, given as JSON, with further members of the chunk. */
     send: (choices: string, more = '') => write(`${opening}[${choices}]${more}${closing}`),
-    /** The usage of all answers with the timings of one, if it is asked for, and `[DONE]`. */
+    /** Writes the usage of all answers with the timings of one, if asked for, and `[DONE]`. */
     end: (usage: object, answer: EndEvent) => {
       if (includeUsage) {
         const timings = JSON.stringify(timingsOf(answer))
@@ -61,13 +61,13 @@ export interface OpenAiContext {
   readonly defaults: Readonly<Record<keyof typeof openAiDefaults, ProtocolDefaults>>
   /** Seconds since the epoch, shown as the date of every model. */
   readonly started: number
-  /** The responses and conversations that are kept; undefined: none are. */
+  /** The store of responses and conversations; undefined: there is none. */
   readonly kept: KeptItems | undefined
-  /** What was answered lately. */
+  /** The items of recent answers. */
   readonly recent: RecentItems
-  /** The MCP servers that the configuration names; undefined: none. */
+  /** The configured MCP servers; undefined: none. */
   readonly mcp: McpServers | undefined
-  /** Below `info` answers to chats show the prompt where a request does not say. */
+  /** The log level; below `info`, answers to chats show the prompt by default. */
   readonly log: LogLevelControl | undefined
 }
 
@@ -75,12 +75,12 @@ export interface OpenAiContext {
 export const secondsNow = ({ clock }: Pick<Call, 'clock'>): number =>
   Math.floor(clock.wall() / 1000)
 
-/** The fingerprint of an engine that has none, and the build of all, as llama-server writes both; clients only compare it. */
+/** The fingerprint of engines without one, and the build number, in llama-server's form; clients only compare it. */
 export const unknownFingerprint = 'b0-cllm'
 
 const sampling = Object.freeze({ temperature: 1 })
 
-/** OpenAI's documented defaults, by route, and those of Mistral's model for code; penalties are off. */
+/** OpenAI's documented defaults by route, and Mistral's for fill-in-the-middle; penalties are off. */
 export const openAiDefaults = Object.freeze({
   '/v1/chat/completions': { maxTokens: Infinity, sampling },
   '/v1/responses': { maxTokens: Infinity, sampling },
@@ -101,7 +101,7 @@ export const openAiErrorSchema = z.object({
   }),
 })
 
-/** OpenAI's own codes, where programs look for them. */
+/** OpenAI's own codes, which clients look for. */
 const codes: Readonly<Record<string, string>> = {
   prompt_too_long: 'context_length_exceeded',
   queue_full: 'rate_limit_exceeded',
@@ -111,7 +111,7 @@ const codes: Readonly<Record<string, string>> = {
 }
 
 function codeOf({ code, details }: CllmError): string {
-  // a minute's limit is waited for; a month's would be, too
+  // clients wait for a limit per minute; without this code they would also wait for one per month
   if (code === 'rate_limited' && 'month' in details) return 'insufficient_quota'
   return codes[code] ?? code
 }
@@ -140,23 +140,23 @@ const types: Readonly<Record<number, string>> = {
 /** The format of OpenAI's errors. */
 export const openAiErrors = errorsElsewhere('openai-error', openAiErrorSchema, openAiErrorBody)
 
-/** The probability of a token by itself. */
+/** The log probability of a single token. */
 export const logprobOf = ({ text: token, bytes, logprob }: LikelyToken) => ({
   token,
   logprob,
   bytes,
 })
 
-/** The probability of a token as a response has it. */
+/** The log probability of a token in the form of the Responses API. */
 export const responseLogprob = (token: TokenLogprobs): object => ({
   ...logprobOf(token),
   top_logprobs: token.top.map(logprobOf),
 })
 
 /**
- * Probabilities as a text completion has them.
+ * Log probabilities in the form of text completions.
  *
- * @param position - how many characters (code points) of the answer come before the tokens; moves behind them
+ * @param position - the number of characters (code points) of the answer before the tokens; advanced behind them
  */
 export function textLogprobs(
   tokens: readonly PromptTokenLogprobs[],

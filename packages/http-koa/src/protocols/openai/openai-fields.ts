@@ -35,8 +35,8 @@ const schemaField = z
   .meta({ anyOf: [{ type: 'object' }, { type: 'string' }, { type: 'boolean' }] })
 
 /**
- * The fields that may ask for a form of the answer: OpenAI's, llama-server's, and vLLM's, the older ones and
- * `structured_outputs`.
+ * The fields that can constrain the answer: OpenAI's, llama-server's and vLLM's (the older ones and
+ * `structured_outputs`).
  */
 const askingFields = {
   grammar: text.optional(),
@@ -105,17 +105,17 @@ function guidedConstraints(
   ]
 }
 
-/** vLLM takes a schema as text, too. */
+/** A schema, which vLLM also takes as JSON text. */
 const schemaIn = (given: unknown, field: string): unknown =>
   typeof given === 'string' ? parseNested(given, field, 'a JSON schema') : given
 
-/** Its signs of control are escaped, too: a grammar has no NUL, and ends a line where a text would. */
+/** A text as a literal of a grammar. Control characters are escaped, too, as grammars have no NUL and no line breaks. */
 const literal = (text: string): string =>
   `"${text.replaceAll(/["\\\p{Cc}]/gu, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`)}"`
 
 /**
- * What `response_format` asks for. llama-server's clients put the schema beside `json_object`, those of
- * Hugging Face send it as the `value` of `json`, and a pattern as that of `regex`.
+ * The constraint of `response_format`. Clients of llama-server put the schema beside `json_object`; those of Hugging Face
+ * send it as the `value` of `json`, and a pattern as the `value` of `regex`.
  */
 export function formatConstraint(format: JsonObject): FieldConstraint | undefined {
   const field = 'response_format'
@@ -142,17 +142,17 @@ export function formatConstraint(format: JsonObject): FieldConstraint | undefine
   throw expectedField(`${field}.type`, 'text, json_object or json_schema')
 }
 
-/** −1 is as many as fit. */
+/** A number of tokens; −1: as many as fit. */
 export const anyTokensField = integer(-1, largest).transform((count) =>
   count < 0 ? Infinity : count,
 )
 
-/** At least one token. */
+/** A number of tokens of at least 1; −1: as many as fit. */
 export const maxTokensField = integer(-1, largest)
   .refine((count) => count !== 0, { error: '-1 or an integer from 1' })
   .pipe(anyTokensField)
 
-/** Most are vLLM's. */
+/** Fields that are refused, most of them vLLM's. */
 const refused = refusing({
   min_tokens: [integer(0, largest), 'with ignore_eos answers go on to max_tokens', 0],
   stop_token_ids: [list(integer(0, largest), 'token ids'), 'stop takes texts'],
@@ -175,11 +175,11 @@ const refused = refusing({
 export const sharedFields = {
   model: z.string('a name').optional(),
   ...usualFields,
-  // as llama-server says it
+  // llama-server's name
   repeat_penalty: usualFields.repetition_penalty,
   logit_bias: logitBiasField.optional(),
   seed: seed.optional(),
-  // as Mistral's clients say it
+  // Mistral's name
   random_seed: seed.optional(),
   stop: anyStop.optional(),
   n: integer(1, 128).optional(),
@@ -188,7 +188,7 @@ export const sharedFields = {
   user: z.string('a string').optional(),
   max_tokens: maxTokensField.optional(),
   n_predict: maxTokensField.optional(),
-  // how llama-server's clients ask for the likeliest tokens, where `logprobs` does not
+  // llama-server's number of candidates, if `logprobs` is not a number
   n_probs: integer(0, 20).optional(),
   cache_prompt: boolean.optional(),
   ...commonFields,
@@ -204,7 +204,7 @@ export const sharedFields = {
 const sharedSchema = z.object(sharedFields)
 
 /**
- * The settings from the shared fields, of which llama-server's routes have some.
+ * The settings from the shared fields, some of which llama-server's routes have as well.
  *
  * @throws `invalid_request`; `unsupported` for samplers in another order and what is refused
  */
@@ -214,7 +214,7 @@ export async function sharedSettings(
 ): Promise<RequestSettings> {
   const { stop, logit_bias: bias, samplers } = fields
   refused.check(fields)
-  // timings tell how many tokens were cached, which the first progress says
+  // timings include the cached tokens, which the first progress event tells
   const isTold = fields.return_progress === true || fields.timings_per_token === true
   return {
     ...commonSettings(fields),

@@ -59,12 +59,12 @@ async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer
   const { fields } = call
   const { model, client } = call.open(fields.model)
   const prompts = await readPrompts(client, fields.input)
-  // a store of vectors has room for no others than were asked for
+  // a vector store expects exactly the requested length
   const { dimensions = 0 } = fields
   const made = await embedAll(client, prompts, call.signal, { dimensions })
   const isBase64 = fields.encoding_format === 'base64'
   return {
-    // OpenAI has none; Mistral's clients want one
+    // OpenAI has no id here; Mistral's clients expect one
     id: `embd-${requestId(call.random)}`,
     object: 'list',
     data: made.map((one, index) => {
@@ -76,7 +76,7 @@ async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer
   }
 }
 
-/** 32-bit floats, the lowest byte first, on machines of any byte order. */
+/** Base64 of 32-bit floats in little-endian order, on machines of any byte order. */
 function toBase64(vector: readonly number[]): string {
   const bytes = Buffer.alloc(vector.length * 4)
   for (const [index, value] of vector.entries()) bytes.writeFloatLE(value, index * 4)
@@ -89,15 +89,15 @@ export interface OpenAiProtocolOptions {
   readonly defaults?: DefaultOverrides
   /** The creation date of every model, in milliseconds since the epoch; default 0. */
   readonly started?: number
-  /** The level of the server's logger: answers to chats show the prompt below `info`, as llama-server's do. */
+  /** The level of the server's logger: below `info`, answers to chats show the prompt, as in llama-server. */
   readonly log?: LogLevelControl
-  /** Where responses and conversations are kept. Default: nowhere, and what needs it is refused. */
+  /** The store of responses and conversations. Default: none, and requests that need it are refused. */
   readonly responses?: SharedStates | undefined
-  /** The MCP servers whose tools Responses may name; default: none. */
+  /** The MCP servers that Responses can name; default: none. */
   readonly mcp?: McpServers
 }
 
-/** Routes that llama-server has without `/v1`, too. */
+/** Routes that llama-server also has without `/v1`. */
 const both = (...routes: readonly Route<OpenAiContext>[]): Route<OpenAiContext>[] =>
   routes.flatMap((route) => [
     route,

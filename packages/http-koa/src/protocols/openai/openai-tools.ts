@@ -5,7 +5,7 @@ import { type ToolDefinition, toTool } from '../../chat/format/chat-format.js'
 import { type ForcedTools, forcedTools } from '../../chat/plan-answer.js'
 import { expectedField } from '../../request/refusals.js'
 
-/** What every tool is, the same in chats and responses. OpenAI takes 64 characters; MCP's names, behind that of their server, are longer. */
+/** The fields of every tool. OpenAI allows names of 64 characters; MCP's names, prefixed with their server's, are longer. */
 const toolFields = {
   name: z.string('a name').regex(/^[\w.-]{1,256}$/, 'a name of up to 256 letters, digits, _ . -'),
   description: z.string('a string').nullish(),
@@ -17,10 +17,10 @@ export const customSchema = z.object(
   'an object with a name',
 )
 
-/** The input in the arguments of a call; what a model writes otherwise is the input as it is. */
+/** The input from the arguments of a call; if the model wrote something else, that is the input. */
 export function customInput(written: string): string {
   const value = parsedJson(written)
-  // what broke off shows as such
+  // truncated arguments are shown as they are
   if (typeof value !== 'object' || value === null) return written
   const [only, ...others] = Object.values(value) as unknown[]
   const input = 'input' in value ? value.input : others.length === 0 ? only : undefined
@@ -28,21 +28,21 @@ export function customInput(written: string): string {
 }
 
 const opening = /^\s*\{\s*"input"\s*:\s*"/
-/** What of a text in JSON can be shown: letters, or an escape that is whole; two of them may be one character. */
+/** Matches the part of a JSON text that is certain: characters and complete escapes, of which two may be one character. */
 const certain =
   /[^"\\]+|\\u[dD][89abAB][^]{2}(?:\\u[^]{4}|(?=[^\\]|\\[^u]))|\\u(?![dD][89abAB])[^]{4}|\\[^u]/y
 
-/** What an escape stands for; a letter that needs none stands for itself. */
+/** The character of an escape; other characters as they are. */
 const unescaped = (escape: string): string =>
   (parsedJson(`"${escape}"`) as string | undefined) ?? escape.slice(1)
 
-/** Takes the input out of arguments that come in pieces. */
+/** Extracts the input from arguments that arrive in pieces. */
 export class CustomInput {
   #written = ''
   #at: number | undefined
   #isOver = false
 
-  /** What is certain of the input with this piece. */
+  /** Adds a piece; returns the part of the input that is certain now. */
   push(piece: string): string {
     this.#written += piece
     if (this.#isOver) return ''
@@ -63,14 +63,14 @@ export class CustomInput {
     return text
   }
 
-  /** What was not certain until the end. */
+  /** Returns the part that was uncertain until the end. */
   end(): string {
     if (this.#at !== undefined || this.#written.length === 0) return ''
     return customInput(this.#written)
   }
 }
 
-/** What a function is, the same in chats and responses. */
+/** The fields of a function, the same in chats and responses. */
 export const functionFields = {
   ...toolFields,
   parameters: object.nullish(),
@@ -81,22 +81,22 @@ const functionSchema = z.object(functionFields, 'an object with a name')
 
 /** A function that a client offers. */
 export type ClientFunction = z.output<typeof functionSchema> & {
-  /** Whether it stands for a free-form tool. */
+  /** Whether it represents a free-form tool. */
   readonly isCustom?: boolean
-  /** How calls of it name it, where that differs. */
+  /** The name in calls, if it differs. */
   readonly called?: { readonly name: string; readonly namespace?: string }
 }
 
-/** The functions that a client offers, by what the model calls them. */
+/** The functions that a client offers, by the name that the model uses. */
 export type FunctionsByName = ReadonlyMap<string, ClientFunction>
 
-/** What models call a function, which may be of a namespace. */
+/** The name of a function for models, including its namespace. */
 export const joinedName = (name: string, namespace?: string | null): string =>
   typeof namespace === 'string' ? `${namespace}__${name}` : name
 
 /**
- * A free-form tool as the function that models know: with a text as its only argument. A grammar of its
- * input is shown to the model, which is not held to it: the log says so.
+ * A free-form tool as a function with a text as its only argument, which models know. A grammar for its input is shown to
+ * the model but not enforced, which is logged.
  */
 export function customAsFunction(
   { name, description, format }: z.output<typeof customSchema>,
@@ -121,7 +121,7 @@ export function customAsFunction(
   }
 }
 
-/** Chats have the grammar in a member of its own, responses beside the type. */
+/** The grammar of a free-form tool: in its own member in chats, beside the type in responses. */
 function grammarOf(format: JsonObject) {
   const { syntax, definition } = (format['grammar'] ?? format) as JsonObject
   return {
@@ -130,7 +130,7 @@ function grammarOf(format: JsonObject) {
   }
 }
 
-/** The tools of a chat: functions and free-form tools. Others are passed over. */
+/** The tools of a chat: functions and free-form tools. Others are ignored. */
 export const toolsSchema = list(
   z.looseObject(
     {
@@ -145,8 +145,8 @@ export const toolsSchema = list(
 )
 
 /**
- * The functions and free-form tools among the tools of a client. What this server cannot call (such as
- * searches) is passed over, so that the model answers without it; the log says so.
+ * The functions and free-form tools among the tools of a client. Tools that this server does not have (such as searches)
+ * are ignored and logged, so that the model answers without them.
  */
 export function functionsOf<Tool extends { readonly type: string }>(
   tools: readonly Tool[],
@@ -163,7 +163,7 @@ export function functionsOf<Tool extends { readonly type: string }>(
 }
 
 /**
- * The functions and free-form tools of a chat, each in a member of its own.
+ * The functions and free-form tools of a chat, where each is in its own member.
  *
  * @throws `invalid_request` for one without a name
  */
@@ -178,7 +178,7 @@ export const functionsOfChat = (
     throw expectedField(`tools.${index}.${type}`, 'an object with a name')
   })
 
-/** Which tools may or must be called; `any` is Mistral's word for `required`. */
+/** Which tools may or must be called; `any` is Mistral's name for `required`. */
 export const toolChoiceSchema = z.union(
   [z.enum(['none', 'auto', 'required', 'any']), object],
   'none, auto, required or a tool',
@@ -187,10 +187,10 @@ export const toolChoiceSchema = z.union(
 type ToolChoice = string | JsonObject
 
 /**
- * What a client's tools come to, with its choice among them.
+ * The tools that a client offers, restricted by its choice.
  *
  * @param isParallel - whether an answer may have several calls
- * @throws `invalid_request` where there is no tool such as the client chooses
+ * @throws `invalid_request` if the chosen tool does not exist
  */
 export function offerTools(
   functions: readonly ClientFunction[],
@@ -202,18 +202,18 @@ export function offerTools(
   const strict = choice === 'auto' ? offered.filter((tool) => tool.strict === true) : []
   return {
     tools,
-    /** The names of strict tools, without forced ones: `tool_choice` constrains these already. */
+    /** The names of strict tools, without forced ones, which `tool_choice` constrains already. */
     strict: strict.map(({ name }) => name),
-    /** By what the model calls them: calls of free-form tools have a text, those of namespaces two names. */
+    /** The functions by the name that the model uses. */
     byName: new Map(offered.map((tool) => [tool.name, tool])),
     forced: forcedBy(choice, tools, isParallel),
   }
 }
 
-/** What a choice leaves of the functions: `allowed_tools` names some of them. */
+/** The functions that a choice allows: all, or those that `allowed_tools` names. */
 function allowedTools(choice: ToolChoice, offered: readonly ClientFunction[]) {
   if (typeof choice !== 'object' || choice['type'] !== 'allowed_tools') return { offered, choice }
-  // chats have them in a member of their own
+  // in chats they are in their own member
   const inner = choice['allowed_tools']
   const given = isObject(inner) ? inner : choice
   const tools: readonly unknown[] = Array.isArray(given['tools']) ? given['tools'] : []
@@ -223,10 +223,9 @@ function allowedTools(choice: ToolChoice, offered: readonly ClientFunction[]) {
 }
 
 /**
- * The tools that `tool_choice` asks for: a call of one of them, and nothing else; undefined: a call may
- * come or not.
+ * The tools of which `tool_choice` requires a call; undefined: calls are optional.
  *
- * @throws `invalid_request` where there is no such tool
+ * @throws `invalid_request` if there is no such tool
  */
 function forcedBy(
   choice: ToolChoice,
@@ -238,7 +237,7 @@ function forcedBy(
   return forcedTools(tools, 'none, auto, required or one of the tools', { name, several })
 }
 
-/** Chats name a tool inside `function` or `custom`, responses beside `type`. */
+/** The name of the chosen tool: inside `function` or `custom` in chats, beside `type` in responses. */
 function nameOf(choice: JsonObject): unknown {
   const inner = choice['function'] ?? choice['custom']
   return isObject(inner) ? inner['name'] : choice['name']

@@ -14,10 +14,10 @@ import type { Answer, Call, Encoder } from '../../routes/route.js'
 import { type OpenAiContext, openAiErrorBody, logprobOf } from './openai-answer.js'
 import { deflateSync } from 'node:zlib'
 
-/** Bytes of a file and its form, as OpenAI has it. */
+/** The most bytes of a file with its form, as in OpenAI's API. */
 const mostBytes = 25 * 1024 * 1024
 
-/** How a transcript is written. */
+/** The formats of a transcript. */
 const transcriptFormats = ['json', 'text', 'verbose_json', 'srt', 'vtt'] as const
 
 /** The form of these routes: a file and texts. */
@@ -38,15 +38,15 @@ export const transcriptionSchema = z.object({
   known_speaker_names: z.undefined('nothing: the model tells no speakers').optional(),
 })
 
-/** What is asked of the model; a client may say it otherwise in `prompt`. */
+/** The default instructions for the model; `prompt` replaces them. */
 const tasks = {
   transcribe: 'Transcribe audio to text',
   translate: 'Translate audio to English text',
 } as const
 
 /**
- * `POST /v1/audio/transcriptions` and `/translations`: what is said in a sound, written by a chat model that hears, as
- * in llama-server. Models like Whisper, which know no chat, are not served.
+ * `POST /v1/audio/transcriptions` and `/translations`: transcribes speech with a chat model that takes sounds, as in
+ * llama-server. Models like Whisper, which cannot chat, are not served.
  */
 export const transcription =
   (task: keyof typeof tasks) =>
@@ -87,7 +87,7 @@ export const transcription =
       text: answer.content,
       task,
       language: task === 'translate' ? 'english' : fields.language,
-      // measured only where it is told
+      // only computed if the format shows it
       get seconds() {
         return soundLength(bytes) ?? 0
       },
@@ -98,7 +98,7 @@ export const transcription =
     return writeTranscript(transcript, format)
   }
 
-/** LFM2 was taught to hear by a system message. */
+/** The messages for the model. LFM2 was trained to transcribe with a system message. */
 function wordsOf(task: keyof typeof tasks, { details }: ModelInfo) {
   const isLfm2 =
     task === 'transcribe' && details?.chatTemplate?.includes('<|tool_list_start|>') === true
@@ -141,26 +141,26 @@ function transcriptEvents(
   }
 }
 
-/** What is said in a sound. */
+/** A transcript. */
 export interface Transcript {
   readonly text: string
   readonly task: string
-  /** What the client said that is spoken. */
+  /** The language that the client named. */
   readonly language: string | undefined
   readonly seconds: number
   readonly temperature: number
-  /** Undefined: they are not wanted. */
+  /** Log probabilities; undefined: not wanted. */
   readonly logprobs: readonly TokenLogprobs[] | undefined
   readonly usage: object
 }
 
-/** The models tell no times: where there are to be some, the whole sound is one segment, and one cue. */
+/** Writes a transcript. Models give no times, so formats with times have one segment or cue for the whole sound. */
 export function writeTranscript(
   transcript: Transcript,
   format: (typeof transcriptFormats)[number],
 ): Answer {
   const { text, logprobs, usage } = transcript
-  // an empty line would end it
+  // an empty line would end the cue
   const lines = text.trim().replaceAll(/\n\s*\n/g, '\n')
   const cue = (mark: string) =>
     `${timeOf(0, mark)} --> ${timeOf(transcript.seconds, mark)}\n${lines}\n`
@@ -178,7 +178,7 @@ export function writeTranscript(
   }
 }
 
-/** As Whisper's; clients take a number alone for what only Whisper knows. */
+/** The verbose form of Whisper; its own figures are constant numbers, which clients expect. */
 function verbose(transcript: Transcript): object {
   const { text, task, language = 'unknown', seconds, temperature, logprobs = [] } = transcript
   const all = sum(logprobs.map(({ logprob }) => logprob))

@@ -5,60 +5,60 @@ import { invalidField } from '../../../request/refusals.js'
 import { isOpen, scopeOf } from './response-items.js'
 import type { ConversationObject, Found, Kept, KeptItem, ResponseObject } from './response-items.js'
 
-/** A response that is computed now. */
+/** A response that is being computed. */
 interface Running {
   readonly ending: AbortController
   readonly finish: () => void
   readonly finished: Promise<void>
 }
 
-/** Bytes of a conversation, and of the turns that a response follows, at most: each use reads them all. */
+/** The most bytes of a conversation, and of the turns before a response, as each use reads all of them. */
 const mostBytes = 32 * 2 ** 20
 
-/** Tells these files from the states of engines. */
+/** The key of these files, which tells them from the states of engines. */
 const key = 'responses of cllm'
 
-/** Milliseconds between two times that a server sets of what it computes, and looks what became of it … */
+/** The interval in milliseconds at which a server touches the files of responses that it computes, and checks them. */
 export const beatMs = 2000
-/** … and for which another one watches it do nothing until it goes on in its place. */
+/** A server whose file was not touched for this long is taken for dead, and another one takes its response over. */
 const silentMs = 5 * beatMs
 
 /**
- * Responses and conversations in a folder: a file each, under the name of the API key that made it, so
- * that those of others do not exist for anybody.
+ * Stores responses and conversations: a file each, under the name of the API key that made it, so that nobody finds those
+ * of other keys.
  *
- * A response that is being computed belongs to one server, whose name (`by`) its file has. That server touches the file
- * at each beat, and looks whether the name is still its own. Where it did not for {@link silentMs}, another server that
- * is asked for the response takes it: it writes its own name, and the first one, if it only stood still, ends its work
- * at its next beat. A file is replaced only as it was read, so that of two servers one takes it. To cancel a response is to
- * write that it is cancelled; its server finds that at its next beat, keeps what there is of the answer, and takes its
- * name away.
+ * A response that is being computed belongs to the server that its file names (`by`). That server touches the file at
+ * each beat, and checks that it is still named. If it has not done so for {@link silentMs}, another server that is asked
+ * for the response takes it over: it writes its own name, and the first server, if it had only stood still, ends its work
+ * at its next beat. A file is only replaced if it has not changed since it was read, so that only one of two servers takes
+ * it. A response is cancelled by writing that into its file; its server notices at its next beat, stores the answer so
+ * far, and removes its name.
  */
 export class KeptItems {
-  /** This server, for others: a process number is no name between containers. */
+  /** The name of this server. A process id would not be unique among containers. */
   readonly #self = randomUUID()
   #listed: Promise<unknown> | undefined
-  /** One after the other, as each changes what it has read. */
+  /** The last change: changes are made one after the other, as each reads before it writes. */
   #changing: Promise<unknown> = Promise.resolve()
   /** The responses that belong to this server, by scope. */
   readonly #running = new Map<string, Running>()
-  /** Beats of other servers, by response, after which this one waits for the next: once for each. */
+  /** Beats of other servers' responses that this server has waited for already. */
   readonly #watched = new Set<string>()
-  /** How many could not be written, by model; conversations have none. */
+  /** The number of responses that could not be written, by model. */
   readonly unkept = new Map<string, number>()
 
   constructor(private readonly files: SharedStates) {}
 
-  /** Keeps it, in place of what was kept before; resolves with whether it is written. */
+  /** Stores a response or conversation, replacing an earlier version; resolves with whether it was written. */
   async put(owner: string, kept: Kept): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
     return await this.#inTurn(async () => (await this.#write(scope, kept)) === true)
   }
 
   /**
-   * Keeps the answer of a response that was computed, unless it was removed, cancelled or taken over
-   * meanwhile: of one that was cancelled elsewhere, what there is of its answer. Resolves with whether it is
-   * written as it is given. It is computed still until then.
+   * Stores the answer of a computed response, unless it was removed, cancelled or taken over meanwhile; if it was cancelled
+   * by another server, the answer so far. Resolves with whether it was written as given. Until then it counts as being
+   * computed.
    */
   async finish(owner: string, kept: Kept<ResponseObject>): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
@@ -71,9 +71,9 @@ export class KeptItems {
     return isWritten && end.object.status === kept.object.status
   }
 
-  /** With `fields` where it is to be computed and is not, unless another server still is. @throws `not_found` */
+  /** A response; it has `fields` if it is unfinished and no server computes it. @throws `not_found` */
   async response(owner: string, id: string, field = 'id'): Promise<Found<ResponseObject>> {
-    // Before it is read: it may be cancelled meanwhile.
+    // Checked before it is read, as it may be cancelled meanwhile.
     const isRunning = this.#running.has(scopeOf(owner, id))
     const { fields, ...kept } = await this.#get<ResponseObject>(owner, id, 'response', field)
     return isOpen(kept) && !isRunning ? { ...kept, ...defined({ fields }) } : kept
@@ -84,7 +84,7 @@ export class KeptItems {
     return await this.#get(owner, id, 'conversation', field)
   }
 
-  /** Changes a conversation, and returns it as it is then. @throws `not_found`, `storage_failed` */
+  /** Changes a conversation, and returns the new version. @throws `not_found`, `storage_failed` */
   async change(
     owner: string,
     id: string,
@@ -104,10 +104,10 @@ export class KeptItems {
   }
 
   /**
-   * The items of a response and of those before it, the oldest first.
+   * The items of a response and of the responses before it, the oldest first.
    *
-   * @throws `not_found` where one of them is kept no longer, `invalid_request` where it is computed still, or
-   *   they are too large together
+   * @throws `not_found` if one of them is no longer stored, `invalid_request` if it is still being computed, or all
+   *   together are too large
    */
   async itemsUpTo(owner: string, id: string): Promise<readonly KeptItem[]> {
     const field = 'previous_response_id'
@@ -124,7 +124,7 @@ export class KeptItems {
     return turns.toReversed().flat()
   }
 
-  /** Forgets it, and ends it if it is computed now. @throws `not_found`, `storage_failed` */
+  /** Removes it, and ends it if it is being computed. @throws `not_found`, `storage_failed` */
   async remove(owner: string, id: string, kind: 'response' | 'conversation'): Promise<void> {
     const scope = scopeOf(owner, id)
     await this.#inTurn(async () => {
@@ -138,10 +138,10 @@ export class KeptItems {
   }
 
   /**
-   * Notes that a response is computed here, until it is {@link finish}ed; `ending` ends it before, also where
-   * another server cancels, removes or takes it. False: it is computed already, is over, or cannot be written.
+   * Notes that a response is computed here until {@link finish}; `ending` aborts it before, also if another server
+   * cancels, removes or takes over the response. False: it is being computed already, has ended, or cannot be written.
    *
-   * @param kept - as it begins, or as it was found: then it stays with its server if that shows life
+   * @param kept - a new response, or a found one, which stays with its server if that is alive
    */
   async begin(
     owner: string,
@@ -155,7 +155,7 @@ export class KeptItems {
       const beat = `${usedAt} ${scope}`
       if (this.#watched.has(beat)) return false
       this.#watched.add(beat)
-      // Clocks of machines differ, so the age of the file says nothing: only what this one has seen counts.
+      // The clocks of machines differ, so the file's age means nothing: only changes that this server sees count.
       await pause(clock, silentMs)
       this.#watched.delete(beat)
     }
@@ -173,14 +173,14 @@ export class KeptItems {
     return isBegun
   }
 
-  /** Notes that it is computed here no more, and stays as it is kept. */
+  /** Notes that it is no longer computed here, and stays as it is stored. */
   async leave(owner: string, id: string): Promise<void> {
     const scope = scopeOf(owner, id)
     await this.#replace(scope, (found) => found.by === this.#self && { ...found, by: undefined })
     this.#end(scope)
   }
 
-  /** Ends a response that is computed, and waits until its server has kept what there is of it, unless that is gone. */
+  /** Cancels a response that is being computed, and waits until its server, if alive, has stored the answer so far. */
   async cancel(owner: string, id: string, clock: Clock): Promise<void> {
     const scope = scopeOf(owner, id)
     const running = this.#running.get(scope)
@@ -190,14 +190,14 @@ export class KeptItems {
       const { object, items, by } = found as Found<ResponseObject>
       return isOpen(found) && { object: { ...object, status: 'cancelled' }, items, by }
     })
-    // Its next beat finds it cancelled.
+    // Its server notices at its next beat.
     const until = clock.now() + 2 * beatMs
     while (clock.now() < until && (await this.#read(scope))?.by !== undefined) {
       await pause(clock, beatMs / 10)
     }
   }
 
-  /** Shows that a response is computed here, and ends it where its file says otherwise. */
+  /** Touches the file of a response that is computed here, and ends the work if the file has changed. */
   async #watch(scope: string, { ending }: Running, clock: Clock): Promise<void> {
     while (this.#running.get(scope)?.ending === ending) {
       try {
@@ -206,7 +206,7 @@ export class KeptItems {
         if (isOver || found.by !== this.#self) ending.abort(isOver ? ended : taken)
         else await this.files.touch(found.file)
       } catch {
-        // A file system that fails says nothing of it.
+        // A failing file system says nothing about the response.
       }
       await pause(clock, beatMs)
     }
@@ -217,7 +217,7 @@ export class KeptItems {
     this.#running.delete(scope)
   }
 
-  /** Writes what is to be in place of what is kept, if anything; resolves with whether it did. */
+  /** Replaces a stored version with the result of `change`, if any; resolves with whether it did. */
   async #replace(scope: string, change: (found: Found) => Kept | false): Promise<boolean> {
     const replacing = this.#inTurn(async () => {
       for (;;) {
@@ -237,7 +237,7 @@ export class KeptItems {
     throw new CllmError('not_found', message, { details: { field } })
   }
 
-  /** Resolves with whether it is written; undefined: another server has changed what it replaces. */
+  /** Resolves with whether it was written; undefined: another server has changed the version that it replaces. */
   async #write(scope: string, { object, items, fields, by }: Kept, instead?: FoundState) {
     const data = Buffer.from(JSON.stringify({ object, items, fields, by }))
     const isTooLarge = object.object === 'conversation' && data.length > mostBytes
@@ -253,12 +253,12 @@ export class KeptItems {
   }
 
   async #read(scope: string): Promise<Found | undefined> {
-    // For the log: whether there are files of another key.
+    // Lists once, so that files of another key are logged.
     await (this.#listed ??= this.files.list?.(key))
     const file = await this.files.find(headOf(scope))
     if (file === undefined) return undefined
     const kept = JSON.parse(Buffer.from(file.data).toString()) as Kept
-    // What is used is kept longer; that which is computed is its server's to touch.
+    // Files that are used are kept longer; the file of a response in progress is only touched by its server.
     if (!isOpen(kept)) void this.files.touch(file)
     return { ...kept, file }
   }
@@ -271,7 +271,7 @@ export class KeptItems {
 }
 
 const ended = new CllmError('cancelled', 'The request was cancelled: its response was stopped')
-/** Why what another server took over ends here: this one stood still. */
+/** The reason why a response ends here that another server took over while this one stood still. */
 export const taken = new CllmError('shutting_down', 'Another server computes this response')
 
 const tooLarge = (field: string, what: string): CllmError =>

@@ -30,18 +30,18 @@ const createSchema = z.object({ items: itemsSchema.optional(), metadata })
 const updateSchema = z.object({ metadata })
 const addSchema = z.object({ items: itemsSchema })
 
-/** These routes are there only where something is kept. */
+/** The context of these routes, which only exist if there is a store. */
 interface KeptContext extends OpenAiContext {
   readonly kept: KeptItems
 }
 
-/** Whose it is that a path names, and its id. */
+/** The owner and the id of the object that a path names. */
 const placeOf = (call: Call): [owner: string, id: string] => [
   ownerOf(call),
   call.params['id'] ?? '',
 ]
 
-/** OpenAI's routes of responses and conversations that are kept, for the API key that made them. */
+/** OpenAI's routes of stored responses and conversations, for the API key that made them. */
 export const keptRoutes: readonly Route<KeptContext>[] = [
   get('/v1/responses/:id', 'user', 'A response that is kept, or its events', readResponse, {
     query: readSchema,
@@ -109,7 +109,7 @@ async function add(call: CallOf<typeof addSchema>, { kept }: KeptContext): Promi
   return pageOf(added, { limit: added.length })
 }
 
-/** Items for a conversation: what no answer could follow is refused here, or none of it would come. */
+/** Checked items for a conversation: items to which no answer is possible would make the whole conversation unusable. */
 function itemsOf(
   call: Call,
   given: z.output<typeof itemsSchema> = [],
@@ -136,7 +136,7 @@ async function itemsIn(call: PageCall, { kept }: KeptContext) {
 const pageIn = ({ query: { order, ...page } }: PageCall, items: readonly KeptItem[]): Answer =>
   pageOf(order === 'asc' ? items : items.toReversed(), page)
 
-/** Of one whose events are not kept here, or no longer, the last one is left: it is waited for. */
+/** Reads a response. If its events are not, or no longer, in memory here, a stream waits for the last event alone. */
 async function readResponse(call: QueryCallOf<typeof readSchema>, openAi: KeptContext) {
   const { kept } = openAi
   const [owner, id] = placeOf(call)
@@ -144,7 +144,7 @@ async function readResponse(call: QueryCallOf<typeof readSchema>, openAi: KeptCo
     const found = await kept.response(owner, id)
     if (found.fields === undefined) return found.object
     const answering = answerAgain(call, openAi, found)
-    // Whether another server still computes it is not waited for.
+    // Not if another server computes it, which may be slow.
     if (found.by === undefined) await answering
     return (await kept.response(owner, id)).object
   }
@@ -154,14 +154,14 @@ async function readResponse(call: QueryCallOf<typeof readSchema>, openAi: KeptCo
   return new StreamReply(eventStream, async (writer) => {
     for (let isTold = false; !call.signal.aborted; response = await look()) {
       const session = call.streams?.find(call.keyName, id)
-      // One that has not begun may be refused for now: it is looked at again.
+      // A response that has not begun may have been refused for now, so it is read again.
       if (session?.isOpen === true && session.keeps({ afterId })) {
         return await session.read({ afterId }, writer, call.signal)
       }
       const { status } = response
       const isOver = status !== 'in_progress'
       const type = `response.${status === 'cancelled' ? 'incomplete' : status}`
-      // Where this server goes on with it, its own events have the numbers from there on.
+      // If this server takes the response over, its events continue these numbers.
       const sequence_number = isOver ? afterId + 1 : Math.max(0, afterId)
       const data = JSON.stringify({ type, sequence_number, response })
       if (isOver || !isTold) writer.write(`event: ${type}\ndata: ${data}\n\n`)

@@ -9,14 +9,14 @@ import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Call } from '../../../routes/route.js'
 import { joinedName } from '../openai-tools.js'
 
-/** An item of a conversation, as a client sent it or as the server answered; each has an id here. */
+/** An item of a conversation, from a client or an answer. Stored items always have an id. */
 export interface KeptItem {
   readonly id: string
   readonly type: string
   readonly [member: string]: unknown
 }
 
-/** A response as it is kept. */
+/** A stored response. */
 export interface ResponseObject {
   readonly id: string
   readonly object: 'response'
@@ -27,7 +27,7 @@ export interface ResponseObject {
   readonly [member: string]: unknown
 }
 
-/** What makes several turns one conversation. */
+/** A conversation, which joins several turns. */
 export interface ConversationObject {
   readonly id: string
   readonly object: 'conversation'
@@ -36,23 +36,23 @@ export interface ConversationObject {
   readonly metadata: Readonly<Record<string, unknown>>
 }
 
-/** A response with the items that it answers, or a conversation with all of its items. */
+/** A response with the items that it answers, or a conversation with all its items. */
 export interface Kept<Kind = ResponseObject | ConversationObject> {
   readonly object: Kind
   readonly items: readonly KeptItem[]
-  /** The fields of what asks for it, while it is computed in the background: whoever finds it unfinished goes on. */
+  /** The request's fields while it is computed in the background, with which another server can continue it. */
   readonly fields?: object
-  /** The server that computes it, and sets the time of its file meanwhile, until it has kept its end; undefined: none does. */
+  /** The server that computes it, and touches its file until the end is stored; undefined: none. */
   readonly by?: string | undefined
 }
 
-/** What is kept, with its file. */
+/** A stored object with its file. */
 export type Found<Kind = Kept['object']> = Kept<Kind> & { readonly file: FoundState }
 
-/** Characters of items that are remembered at most. */
+/** The most characters of remembered items. */
 const mostRecent = 2 ** 24
 
-/** The latest items of answers, kept or not: some clients only name what the server has said. */
+/** The items of recent answers, stored or not, as some clients only send the ids of such items. */
 export class RecentItems {
   readonly #items = new Map<string, { readonly item: KeptItem; readonly size: number }>()
   #size = 0
@@ -61,7 +61,7 @@ export class RecentItems {
     for (const item of items) {
       const name = scopeOf(owner, item.id)
       const size = JSON.stringify(item).length
-      // an answer whose client leaves at its end is kept twice
+      // an answer whose client leaves at its end is added twice
       this.#size += size - (this.#items.get(name)?.size ?? 0)
       this.#items.set(name, { item, size })
     }
@@ -73,11 +73,11 @@ export class RecentItems {
   }
 
   /**
-   * An input with the items that it names, except those of the turns before it, which stand there.
+   * An input with the items whose ids it has, except items of earlier turns, which are in the conversation already.
    *
-   * @param read - reads a response that is kept: what is not remembered is of before the server's start, or
-   *   of another one
-   * @throws `unsupported` for the first that is nowhere
+   * @param read - reads a stored response: items that are not remembered are from before the server's start, or from
+   *   another server
+   * @throws `unsupported` for the first item that is not found
    */
   async filled(
     owner: string,
@@ -102,17 +102,17 @@ export class RecentItems {
   }
 }
 
-/** The id of the response that the id of an item tells. */
+/** The id of the response, which is part of an item's id. */
 const responseOf = (item: unknown): string => String(item).replace(/^[a-z]+_\d+_/, '')
 
 function noSuchItem(field: string): never {
   throw unsupported(field, 'there is no such item here; send the item itself')
 }
 
-/** What an owner's item or response is found by; both may have any signs. */
+/** The key of an owner's item or response; both parts can contain any characters. */
 export const scopeOf = (owner: string, id: unknown): string => JSON.stringify([owner, id])
 
-/** Whether it is a response without an end. */
+/** Whether it is an unfinished response. */
 export const isOpen = ({ object }: Kept): boolean =>
   'status' in object && object.status === 'in_progress'
 
@@ -150,9 +150,9 @@ const itemsOf = (input: Input): Item[] =>
   typeof input === 'string' ? [{ role: 'user', content: input }] : input
 
 /**
- * The items of an input with ids, as they are kept.
+ * The items of an input with ids, as they are stored.
  *
- * @param before - those with which they are kept: an id that is taken is replaced, as an item is found by its own
+ * @param before - the items stored before them, whose ids are not used again
  */
 export function keptInput(
   { random }: Pick<Call, 'random'>,
@@ -180,8 +180,8 @@ const prefixes: Readonly<Record<string, string>> = { message: 'msg', function_ca
 /**
  * The conversation as chat templates know it.
  *
- * @param before - the items of earlier turns that are kept here
- * @param name - of the field, for messages
+ * @param before - the stored items of earlier turns
+ * @param name - the name of the field, for messages
  */
 export function toMessages(
   instructions: string,
@@ -192,11 +192,11 @@ export function toMessages(
 ): ChatMessage[] {
   const messages: ChatMessage[] = []
   if (instructions !== '') messages.push({ role: 'system', content: instructions })
-  // they were checked when they came
+  // stored items were checked when they arrived
   const input = [...(before as readonly Item[]), ...itemsOf(given)]
   /** The calls of the last message. */
   let calls: ChatToolCall[] = []
-  /** What the assistant thought before what it says next. */
+  /** The assistant's reasoning before its next message. */
   let thoughts: Pick<ChatMessage, 'reasoning_content'> = {}
   for (const [index, item] of input.entries()) {
     const field = `${name}.${index - before.length}`
@@ -225,11 +225,11 @@ export function toMessages(
         if (before.some(({ id }) => id === item['id'])) break
         noSuchItem(field)
       default:
-        // what only OpenAI's servers can do was not done here
+        // items of tools that only OpenAI's servers have
         logger.warn({ field, type: item.type?.slice(0, 40) }, 'an item of the input is passed over')
     }
   }
-  // some clients begin with nothing, to see whether the server answers
+  // some clients first send an empty conversation, to see whether the server answers
   if (messages.every(({ role }) => role === 'system')) messages.push({ role: 'user', content: '' })
   return withNames(messages)
 }
@@ -243,7 +243,7 @@ function messageOf({ role, content }: Item, field: string): ChatMessage {
 function callOf(item: Item, field: string): ChatToolCall {
   const { type, name, namespace, call_id: id } = item
   if (name === undefined) throw expectedField(`${field}.name`, 'a name')
-  // models know a free-form tool as a function with a text
+  // for models, a free-form tool is a function with one text argument
   const given =
     type === 'custom_tool_call'
       ? { input: item.input ?? '' }
@@ -255,13 +255,13 @@ function callOf(item: Item, field: string): ChatToolCall {
   }
 }
 
-/** Reasoning as templates know it; nothing where only its summary was sent, or what OpenAI encrypted. */
+/** Reasoning in the form of templates; empty if the client sent only a summary, or reasoning that OpenAI has encrypted. */
 function thoughtsOf({ content }: Item, field: string): Pick<ChatMessage, 'reasoning_content'> {
   const { content: thought } = contentOf(content ?? '', `${field}.content`)
   return thought === '' ? {} : { reasoning_content: thought }
 }
 
-/** Takes the assistant's message that calls belong to out of the others, or begins one. */
+/** Removes and returns the assistant's message to which calls belong, or makes one. */
 const saidBefore = (messages: ChatMessage[]): ChatMessage =>
   messages.at(-1)?.role === 'assistant' ? messages.pop()! : { role: 'assistant', content: '' }
 

@@ -16,7 +16,7 @@ export const textEvents = {
   custom_tool_call: 'custom_tool_call_input',
 } as const
 
-/** What the ids of items begin with. */
+/** The prefixes of items' ids. */
 export const prefixes = {
   reasoning: 'rs',
   message: 'msg',
@@ -28,14 +28,14 @@ export const prefixes = {
 export interface OutputItem {
   readonly kind: ItemKind
   readonly id: string
-  /** So far; of a call: its arguments, or its input. */
+  /** The text so far; of a call: its arguments, or its input. */
   text: string
   /** Of a call: the id that its result refers to. */
   readonly callId: string
   /** Of a call: the tool. */
   readonly name: string
   readonly namespace?: string
-  /** Of a message: those of its tokens, if they are wanted. */
+  /** Of a message: the log probabilities of its tokens, if wanted. */
   readonly logprobs: TokenLogprobs[]
 }
 
@@ -74,7 +74,7 @@ export function itemBody(item: OutputItem, isDone: boolean, isCut = false): obje
 export const outputOf = (items: readonly OutputItem[], isCut: boolean): readonly object[] =>
   items.map((item, index) => itemBody(item, true, isCut && index === items.length - 1))
 
-/** What is answered to fields of which this server makes nothing: their values, or OpenAI's own. */
+/** Members that echo fields without effect here: the request's values, or OpenAI's defaults. */
 const echoed = {
   background: false,
   max_tool_calls: null,
@@ -86,7 +86,7 @@ const echoed = {
 } as const
 
 /**
- * A response as it begins; {@link responseEnd} has what changes.
+ * A response at its beginning; {@link responseEnd} has the members that change.
  *
  * @param isKept - whether it is found later
  */

@@ -32,11 +32,11 @@ const extrasOf = (kind: ItemKind, logprobs: readonly TokenLogprobs[]): JsonObjec
 /** The items of an answer, streamed event by event. */
 class ItemStream {
   readonly items: OutputItem[] = []
-  /** Those of the latest token, when they are shown. */
+  /** The timings of the latest token, if wanted. */
   timings: object | undefined
-  /** Those of the tokens that the next piece of text is made of. */
+  /** The log probabilities of the tokens in the next piece of text. */
   logprobs: TokenLogprobs[] = []
-  /** Of the last item, where that is a call of a free-form tool. */
+  /** The input of the last item, if that is a call of a free-form tool. */
   #input: CustomInput | undefined
 
   constructor(
@@ -95,7 +95,7 @@ class ItemStream {
     if (output_index > 0) this.#finish()
     const item: OutputItem = {
       kind,
-      // it tells the response, in which it is found again
+      // the id contains the response's, in which the item is found again
       id: `${prefixes[kind]}_${output_index}_${this.response}`,
       callId: isCall(kind) ? `call_${requestId(this.asked.random)}` : '',
       text: '',
@@ -134,15 +134,15 @@ class ItemStream {
   }
 }
 
-/** What a stream is made of besides its answer. */
+/** Options of a stream. */
 export interface ResponseStreamOptions {
   readonly head: { readonly id: string }
   readonly form: AnswerForm
   readonly generation: Generation
   readonly offered: FunctionsByName | undefined
-  /** Keeps the response as it is at its end, and resolves with what the client is told then. */
+  /** Stores the finished response, and resolves with the version that the client gets. */
   readonly keep: <Response extends object>(response: Response) => Promise<Response>
-  /** Whether others can read it then. */
+  /** Whether the response is stored. */
   readonly isKept: boolean
 }
 
@@ -158,7 +158,7 @@ export function eventsTo(write: (text: string) => void): Send {
 /**
  * Sends an answer as the events of OpenAI's Responses API, in the order that it documents.
  *
- * @param streams - whether calls come as they are written, instead of whole
+ * @param streams - whether calls are streamed as they are generated, instead of as a whole
  */
 export function responseEvents(
   call: CallOf<typeof responsesSchema>,

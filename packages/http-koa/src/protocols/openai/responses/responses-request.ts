@@ -83,7 +83,7 @@ export const responsesSchema = z.object({
 /** A checked body. */
 export type ResponsesFields = z.output<typeof responsesSchema>
 
-/** Makes the engine's request of a body. */
+/** Makes the engine's request from a body. */
 export async function toResponsesRequest(
   fields: ResponsesFields,
   client: EngineClient,
@@ -112,7 +112,7 @@ export async function toResponsesRequest(
     ...(await sharedSettings(fields, client)),
     maxTokens: fields.max_output_tokens,
     constraint,
-    // how many of the likeliest tokens to return with each token; undefined: no logprobs
+    // the number of candidates with each token; undefined: no log probabilities
     logprobs: top > 0 || include.includes('message.output_text.logprobs') ? top : undefined,
     marks,
   }
@@ -124,9 +124,9 @@ export async function toResponsesRequest(
 }
 
 /**
- * The functions and free-form tools, whose members stand beside the type, and those of namespaces.
+ * The functions and free-form tools, whose members are beside the type, and those in namespaces.
  *
- * @param namespace - that these are of
+ * @param namespace - the namespace of these tools
  */
 function functionsIn(
   tools: readonly z.output<typeof toolSchema>[],
@@ -149,7 +149,7 @@ function functionsIn(
   })
 }
 
-/** The same formats as in a chat, with the schema in another place. */
+/** The constraint of `text.format`: the formats of a chat, with the schema in another place. */
 function textConstraint({ format }: NonNullable<ResponsesFields['text']> = {}): FieldConstraint[] {
   if (format === undefined) return []
   const given = format['type'] === 'json_schema' ? { ...format, json_schema: format } : format
@@ -163,8 +163,8 @@ const nothingStored =
 /**
  * The items of earlier turns that a body refers to.
  *
- * @param kept - undefined: none are kept
- * @throws `not_found` where there are no such turns, `unsupported` where none are kept
+ * @param kept - undefined: nothing is stored
+ * @throws `not_found` if there are no such turns, `unsupported` if nothing is stored
  */
 export async function itemsBefore(
   fields: ResponsesFields,

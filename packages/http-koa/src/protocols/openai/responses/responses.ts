@@ -20,7 +20,7 @@ import { itemsBefore, type responsesSchema, toResponsesRequest } from './respons
 
 type ResponsesCall = CallOf<typeof responsesSchema>
 
-/** `POST /v1/responses`, whole or streamed, or in the background. Kept where the server has a folder for it. */
+/** `POST /v1/responses`, whole, streamed or in the background. Stored if the server has a store. */
 export async function responses(call: ResponsesCall, openAi: OpenAiContext): Promise<Answer> {
   const { fields } = call
   if (fields.background === true) return await answerLater(call, openAi)
@@ -31,22 +31,22 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
   }
   let whole = {}
   const send: Send = (_, { response }) => {
-    // the last event has the whole one
+    // the last event has the whole response
     if (response !== undefined) whole = response
   }
   await encodeAll(responseEvents(call, asked, send, false), events)
   return whole
 }
 
-/** A disk that takes longer than these milliseconds has not kept a response. */
+/** A response counts as not stored if writing takes longer than this many milliseconds. */
 const longestWriteMs = 10_000
 
 const newId = ({ random }: Pick<ResponsesCall, 'random'>): string => `resp_${requestId(random)}`
 
-/** Whose responses these are: those of each API key are its own. */
+/** The owner of responses: the API key. */
 export const ownerOf = ({ keyName }: Pick<ResponsesCall, 'keyName'>): string => keyName ?? ''
 
-/** The engine's request of a body, with the tools of the MCP servers that it names, and its engine. */
+/** The engine and its request for a body, with the tools of the MCP servers that the body names. */
 async function read(call: ResponsesCall, { defaults, kept, recent, mcp }: OpenAiContext) {
   const { tools } = call.fields
   const named = mcp && tools && (await withMcpTools(tools, mcp))
@@ -65,14 +65,14 @@ async function read(call: ResponsesCall, { defaults, kept, recent, mcp }: OpenAi
 async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
   const { fields, model, client, before, request } = await read(call, openAi)
   const generation = await startGeneration(call, client, request.request)
-  // a batch has its answers in its file
+  // answers of a batch are in its file, so they are not stored
   const isStored = fields.store ?? call.streams !== undefined
   const kept = isStored ? openAi.kept : undefined
   const input = kept ? keptInput(call, fields.input, before) : []
   return {
     ...request,
     generation,
-    // whoever computes it again may not know the items that it names
+    // with all items, as another server that continues it may not know them by their ids
     fields: { ...call.fields, input: fields.input },
     head: responseHead(call, model, id, kept !== undefined),
     input,
@@ -88,7 +88,7 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
   }
 }
 
-/** Keeps a response, and adds it to its conversation, if any; resolves with whether both are written. */
+/** Stores a response, and adds it to its conversation, if any; resolves with whether both were written. */
 async function keepTurn(
   call: ResponsesCall,
   kept: KeptItems,
@@ -119,7 +119,7 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
   const { fields, streams } = call
   if (fields.store === false) throw expectedField('background', 'store to be true')
   if (streams === undefined) throw unsupported('background', 'a batch is computed so anyway')
-  // Another process that computes it again draws the same.
+  // Fixed, so that another process that computes it again samples the same tokens.
   const defaults = openAi.defaults['/v1/responses']
   const { set } = withModelDefaults(call.open(fields.model).client, defaults)
   const wish = fields.seed ?? fields.random_seed ?? set?.seed ?? -1
@@ -132,10 +132,10 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
   })
 }
 
-/** Computes a response whose server ended while it did. */
+/** Computes a response again whose server ended meanwhile. */
 export async function answerAgain(call: Call, openAi: OpenAiContext, lost: Found<ResponseObject>) {
   const { fields = {}, items } = lost
-  // JSON has no infinite numbers: null is no limit. A client's own nulls are left out before.
+  // JSON has no Infinity: null means no limit. A client's own nulls were removed before.
   const given = Object.entries(fields).map(([name, value]) => [name, value ?? Infinity])
   const own = { ...call, fields: Object.fromEntries(given) } as ResponsesCall
   const kept = openAi.kept!
@@ -146,14 +146,14 @@ export async function answerAgain(call: Call, openAi: OpenAiContext, lost: Found
     const { code, message } = openAiErrorBody(shown).error
     const failed = { status: 'failed', error: { code, message } }
     const end = shown.code === 'cancelled' ? { status: 'cancelled' } : failed
-    // What is only refused for now stays as it is, for whoever asks next.
+    // If it is only refused for now, it stays unfinished for the next reader.
     const isForNow = shown.status === 429 || shown.status === 503
     if (isForNow) await kept.leave(ownerOf(call), lost.object.id)
     else await kept.finish(ownerOf(call), { items, object: { ...lost.object, ...end } })
   }
 }
 
-/** @param lost - the response as it was begun before; undefined where it is computed already */
+/** @param lost - the unfinished response to continue; undefined: the engine computes it already */
 async function compute(
   call: ResponsesCall,
   streams: ResumableStreams,
@@ -189,7 +189,7 @@ async function compute(
         await encodeAll(encoder, generation.events)
       } catch (error) {
         const shown = ending.signal.reason === taken ? taken : publicError(error, call.logger)
-        // Another server computes what this one can no longer.
+        // This server is shutting down: another one will continue it.
         if (shown.code === 'shutting_down') await kept!.leave(owner, id)
         else await encoder.fail(shown)
         if (shown === taken) streams.stop(call.keyName, id)
@@ -210,7 +210,7 @@ export async function countResponseTokens(call: ResponsesCall, openAi: OpenAiCon
   return { object: 'response.input_tokens', ...(await countPrompt(client, request.request)) }
 }
 
-/** `POST /v1/responses/compact`: only OpenAI's servers could read what it makes. */
+/** `POST /v1/responses/compact`: not supported, as only OpenAI's servers could read the result. */
 export function notCompacted(): never {
   const message =
     'Conversations are not compacted here: send them whole. ' +
