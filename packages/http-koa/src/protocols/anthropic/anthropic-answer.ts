@@ -46,16 +46,16 @@ export function anthropicErrorBody(
     type: 'error',
     error: {
       type,
-      // at these words Anthropic's programs leave the image out, and go on
+      // at this message Anthropic's clients drop the image and continue
       message: `${error.code === 'invalid_media' ? 'Could not process image: ' : ''}${errorMessage(error)}`,
-      // with it Anthropic's client goes on with whole conversations
+      // with this code Anthropic's client sends whole conversations from then on
       ...(isThread && { details: { error_code: 'thread_unsupported_request' } }),
     },
     request_id: id ?? null,
   }
 }
 
-/** How Anthropic's routes fail. */
+/** The format of Anthropic's errors. */
 export const anthropicErrors = errorsElsewhere(
   'anthropic-error',
   anthropicErrorSchema,
@@ -96,9 +96,9 @@ type BlockKind = 'text' | 'thinking' | 'tool_use'
 
 /** An empty block of a kind; a call has its name. */
 function newBlock(call: Call, kind: BlockKind, name = ''): object {
-  // without `citations`: some clients take a list alone
+  // without `citations`: some clients only accept a list
   if (kind === 'text') return { type: 'text', text: '' }
-  // Nothing is signed: only this server reads what it has thought.
+  // Without a signature, as only this server reads its reasoning again.
   if (kind === 'thinking') return { type: 'thinking', thinking: '', signature: '' }
   const caller = { type: 'direct' }
   return { type: 'tool_use', id: `toolu_${requestId(call.random)}`, name, input: {}, caller }
@@ -110,7 +110,7 @@ function contentOf(call: Call, { parts }: CollectedAnswer): readonly object[] {
   return parts.map((part) => {
     if (part.type === 'call') {
       const { name, arguments: given } = part.call
-      // an answer that was cut off may end within its arguments
+      // a truncated answer may end within its arguments
       return { ...newBlock(call, 'tool_use', name), input: parsedJson(given) ?? {} }
     }
     const kind = kinds[part.type]
@@ -118,7 +118,7 @@ function contentOf(call: Call, { parts }: CollectedAnswer): readonly object[] {
   })
 }
 
-/** Anthropic's words for the end of an answer. */
+/** Anthropic's `stop_reason` and `stop_sequence` of an answer. */
 function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasCalls: boolean) {
   let stop_reason = hasCalls ? 'tool_use' : 'end_turn'
   if (stop !== undefined) stop_reason = 'stop_sequence'
@@ -127,14 +127,14 @@ function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasCalls: b
 }
 
 /**
- * Token counts; those of the input are apart from what was in the cache, and what is kept there from now on.
+ * Token counts. Input tokens exclude those read from the cache and those written to it.
  *
- * @param thinking - this many of the answer's tokens are thoughts
- * @param asked - says what is kept, and how long; absent: nothing is
+ * @param thinking - how many of the answer's tokens are reasoning
+ * @param asked - the request, with the tokens that are kept in the cache; absent: none are
  */
 function usageOf(usage: Usage, thinking: number, asked?: MessageRequest) {
   const { promptTokens, cachedTokens, generatedTokens } = usage
-  // never the last one, which opens the answer: at 0 Claude Code adds `message_start`'s count to the cache's
+  // at least one input token remains: at 0, Claude Code adds the count of `message_start` to the cache's
   const created = Math.max(0, Math.min(asked?.keptTokens ?? 0, promptTokens - 1) - cachedTokens)
   const isForHour = asked?.request.keepMs === lifetimes['1h']
   return {
@@ -147,7 +147,7 @@ function usageOf(usage: Usage, thinking: number, asked?: MessageRequest) {
       ephemeral_5m_input_tokens: isForHour ? 0 : created,
       ephemeral_1h_input_tokens: isForHour ? created : 0,
     },
-    // Anthropic's servers say more; its types want each of these at least as null
+    // Anthropic's types require these members, at least as null
     inference_geo: null,
     server_tool_use: null,
     service_tier: null,
@@ -190,7 +190,7 @@ class BlockStream {
     }
   }
 
-  /** An answer has one block at least. */
+  /** Ends the answer, which has at least one block. */
   end(): void {
     if (this.#kind === undefined) this.#begin('text')
     this.#finish()
@@ -212,7 +212,7 @@ class BlockStream {
 
   #finish(): void {
     if (this.#kind === 'thinking') {
-      // clients wait for one, though nothing is signed here
+      // clients expect a signature, although there is none here
       const delta = { type: 'signature_delta', signature: '' }
       this.send('content_block_delta', { index: this.#index, delta })
     }
@@ -234,7 +234,7 @@ function messageEvents(
   }
   const parser = createAnswerParser(asked.form, true)
   const blocks = new BlockStream(call, send)
-  // What was in the cache is known at the end.
+  // The number of cached tokens is only known at the end.
   const none = usageOf({ promptTokens, cachedTokens: 0, generatedTokens: 0 }, 0)
   const open = { stop_reason: null, stop_sequence: null, stop_details: null }
   return {

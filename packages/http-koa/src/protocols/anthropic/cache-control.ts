@@ -2,21 +2,21 @@ import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
 import type { PreparedChat } from '../../chat/prepare-chat.js'
 
-/** Where a client marks the end of what is to be kept. */
+/** A client's mark for the end of the part of the prompt to cache. */
 export const cacheControl = z
   .object({ type: z.literal('ephemeral', 'ephemeral'), ttl: z.enum(['5m', '1h']).optional() })
   .nullish()
 
-/** Milliseconds that something is kept, by Anthropic's words. */
+/** The lifetimes of the cache in milliseconds, by Anthropic's names. */
 export const lifetimes = { '5m': 5 * 60_000, '1h': 60 * 60_000 } as const
 
-/** What the marks of a body ask for. */
+/** The part of a prompt that the marks of a body ask to cache. */
 export interface Breakpoint {
   /** The last marked message's index; −1: the system prompt or the tools. */
   readonly message: number
   /** The index of the marked block in it; undefined: all of it. */
   readonly block: number | undefined
-  /** Milliseconds that it is kept. */
+  /** The lifetime in milliseconds. */
   readonly keepMs: number
 }
 
@@ -27,11 +27,11 @@ interface Marked {
   readonly messages: readonly { readonly role: string; readonly content: unknown }[]
 }
 
-/** The last mark of a body, and the longest time that one asks for; undefined: it has none. */
+/** The last mark of a body, with the longest lifetime of all marks; undefined: there are none. */
 export function breakpointOf(body: Marked): Breakpoint | undefined {
   const marks = [
     ...marksIn(body.system).map((mark) => ({ ...mark, message: -1 })),
-    // the tools' place in the prompt is the template's decision: with them goes the whole system prompt
+    // templates put tools anywhere into the system prompt, so that is cached as a whole with them
     ...marksIn(body.tools).map((mark) => ({ ...mark, message: -1, block: undefined })),
     ...body.messages.flatMap(({ content }, message) =>
       marksIn(content).map((mark) => ({ ...mark, message })),
@@ -55,7 +55,7 @@ function marksIn(blocks: unknown): { readonly block: number; readonly keepMs: nu
   })
 }
 
-/** The same body up to a mark, with an empty message behind it; undefined where that is all of it. */
+/** The body up to a mark, with an empty message behind it; undefined if that is the whole body. */
 export function upToMark<Body extends Pick<Marked, 'system' | 'messages'>>(
   body: Body,
   { message, block = Infinity }: Breakpoint,
@@ -67,14 +67,13 @@ export function upToMark<Body extends Pick<Marked, 'system' | 'messages'>>(
   const isLast = !Array.isArray(content) || block >= content.length - 1
   if (isLast && message === body.messages.length - 1) return undefined
   const messages = [...body.messages.slice(0, message), { role, content: cut(content) }]
-  // no longer the last: a file that cannot be read is left out then, not refused, and a call is not continued
+  // so that the marked message is not the last: unreadable files in it are left out and not refused, and it is not continued
   messages.push({ role: role === 'user' ? 'assistant' : 'user', content: '' })
   return { ...body, messages }
 }
 
 /**
- * How many tokens a conversation begins with up to a mark: what it shares with the conversation up to
- * there.
+ * The number of tokens of a conversation up to a mark: the tokens that it shares with the conversation up to there.
  *
  * @param upTo - the conversation up to the mark
  */

@@ -32,7 +32,7 @@ const refused = refusing({
   mcp_servers: [z.unknown(), 'call the servers yourself, and offer their tools'],
 })
 
-/** The fields that decide on the prompt. */
+/** The fields on which the prompt depends. */
 const promptFields = {
   model: text.optional(),
   ...refused.fields,
@@ -77,7 +77,7 @@ export const messageSchema = z.object({
   metadata: object.optional(),
   cache_control: cacheControl,
   output_config: z.looseObject({ format: object.nullish() }, 'an object').optional(),
-  // as it was called before
+  // its former name
   output_format: object.optional(),
   ...commonFields,
 })
@@ -86,7 +86,7 @@ export const messageSchema = z.object({
 type PromptFields = z.output<typeof countSchema>
 type MessageFields = z.output<typeof messageSchema>
 
-/** The conversation as the model's template wants it. */
+/** The conversation, prepared for the model's template. */
 export async function toPrompt(fields: PromptFields, client: EngineClient): Promise<PreparedChat> {
   refused.check(fields)
   const { tools = [], tool_choice: choice, thinking } = fields
@@ -98,7 +98,7 @@ export async function toPrompt(fields: PromptFields, client: EngineClient): Prom
     strict: isAuto ? offered.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : [],
     template: {
       addGenerationPrompt: true,
-      // An answer that the client has begun is gone on with.
+      // An answer that the client has begun is continued.
       continueFinalMessage: fields.messages.at(-1)?.role === 'assistant',
       variables: thinkingVariables(thinking && thinking.type !== 'disabled'),
     },
@@ -110,13 +110,13 @@ export async function toPrompt(fields: PromptFields, client: EngineClient): Prom
 export interface MessageRequest {
   readonly request: GenerateRequest
   readonly form: AnswerForm
-  /** How many of the prompt's tokens are to be kept for later; undefined: nothing is said of it. */
+  /** How many of the prompt's tokens the client wants to be cached; undefined: it does not say. */
   readonly keptTokens: number | undefined
-  /** How long it may think. */
+  /** The limit on thinking. */
   readonly limit: ThinkingLimit | undefined
 }
 
-/** Makes the engine's request of a body. */
+/** Makes the engine's request from a body. */
 export async function toMessageRequest(
   fields: MessageFields,
   client: EngineClient,
@@ -128,7 +128,7 @@ export async function toMessageRequest(
   const { prompt, form, constraint, marks } = plan
   const budget = fields.thinking?.budget_tokens
   const asked = breakpointOf(fields)
-  // what is marked is kept where there is a place for it
+  // marked parts are only kept if there is a tier behind the slots
   const mark = asked && (await client.statistics()).cache ? asked : undefined
   const settings = {
     ...commonSettings(fields),
@@ -150,7 +150,7 @@ export async function toMessageRequest(
 }
 
 /**
- * The schema that an answer is held to.
+ * The schema for the answer.
  *
  * @throws CllmError `invalid_request` for what is no JSON schema
  */
@@ -163,7 +163,7 @@ function outputConstraint(fields: MessageFields): FieldConstraint | undefined {
   return schemaConstraint(field, schema, `${field}.schema`)
 }
 
-/** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
+/** The tools of which `tool_choice` requires a call. */
 function forcedBy({ tool_choice: choice, tools = [] }: PromptFields): ForcedTools | undefined {
   if (choice?.type !== 'any' && choice?.type !== 'tool') return undefined
   const { disable_parallel_tool_use: isOne, name = '' } = choice
@@ -209,7 +209,7 @@ const editing = (commands: readonly string[], more: object) => ({
   required: ['command'],
 })
 
-/** Anthropic's tools that the client runs, by the type without its date: models there know them untold. */
+/** Tools of Anthropic that the client runs, by type without its date. Anthropic's models know them without a definition. */
 const tools: Readonly<
   Record<string, Pick<ToolDefinition['function'], 'description' | 'parameters'>>
 > = {

@@ -6,7 +6,7 @@ import type { ContentPart } from '../../chat/message-content.js'
 import { boolean, isObject, list, object, type JsonObject } from '../../fields/fields.js'
 import { expectedField, noMedia } from '../../request/refusals.js'
 
-/** A text, or a list of blocks whose types are looked at one by one. */
+/** A text, or a list of blocks, which are checked later one by one. */
 export const blocksSchema = partsSchema('a string or an array of content blocks')
 
 /** The messages of a conversation, at least one. */
@@ -37,7 +37,7 @@ const toolResult = z.object({
   is_error: boolean.nullish(),
 })
 
-/** The blocks that a model which takes text only can be given. */
+/** The blocks for models that take only text. */
 export const blockSchema = z.discriminatedUnion('type', [
   text,
   thinking,
@@ -71,7 +71,7 @@ export function toChatMessages(
     const blocks = blocksOf(content, field, index < last)
     return role === 'assistant' ? [assistantTurn(blocks)] : userTurns(blocks, field)
   })
-  // some clients begin with nothing, to see whether the server answers
+  // some clients first send an empty conversation, to see whether the server answers
   if (turns.length === 0) turns.push({ role: 'user', content: '' })
   return withNames(preamble === '' ? turns : [{ role: 'system', content: preamble }, ...turns])
 }
@@ -96,7 +96,7 @@ function assistantTurn(blocks: readonly ShownBlock[]): ChatMessage {
   }
 }
 
-/** The results of tools are messages of their own, in their place. */
+/** The messages of a user's turn: tools' results become separate messages, in their place. */
 function userTurns(blocks: readonly ShownBlock[], field: string): ChatMessage[] {
   const turns: ChatMessage[] = []
   let parts: ContentPart[] = []
@@ -139,7 +139,7 @@ function partsOf(content: string | readonly unknown[], field: string, mayLack = 
 /** A block, or an image. */
 type ShownBlock = ContentBlock | { readonly type: 'image'; readonly image: ContentPart }
 
-/** @param mayLack - whether a text stands for a document, as `shownMessages` says */
+/** @param mayLack - whether a text takes the place of a document, see `shownMessages` */
 function blocksOf(
   content: string | readonly unknown[],
   field: string,

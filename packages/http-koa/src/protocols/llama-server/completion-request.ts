@@ -99,7 +99,7 @@ export async function toCompletionRequests(
   return await requestsFor(client, prompts, settings, defaults, fields.n_cmpl ?? fields.n ?? 1)
 }
 
-/** Most tokens of an answer; with 0 the prompt alone is computed. */
+/** The most tokens of an answer; with 0 only the prompt is computed. */
 export const mostTokens = (fields: Omit<CompletionFields, 'prompt'>): number | undefined =>
   fields.n_predict ?? fields.max_completion_tokens ?? fields.max_tokens
 
@@ -139,14 +139,14 @@ export function llamaServerErrorBody(error: CllmError): z.output<typeof llamaSer
   }
 }
 
-/** What a request is generated with, in llama-server's names; what this server has not is off. */
+/** The settings of a request in llama-server's names; settings that this server does not have are off. */
 export function generationSettings(request: Partial<GenerateRequest>, info?: EngineInfo) {
   const recommended = info?.model.sampling
   const { contextShift, fallbackSampling, sampling: given } = request
   const sampling = { ...defaultSampling, ...fallbackSampling, ...recommended, ...given }
   const { maxTokens = largest } = request
   const most = maxTokens === largest ? -1 : maxTokens
-  // there may be more of them
+  // a model may have further end tokens
   const eos = info?.model.details?.eosTokenId
   const ends = sampling.ignoreEos && eos !== undefined ? [eos] : []
   const { constraint } = sampling
@@ -163,7 +163,7 @@ export function generationSettings(request: Partial<GenerateRequest>, info?: Eng
     n_discard: 0,
     ignore_eos: sampling.ignoreEos,
     stream: true,
-    // of end tokens, null is minus infinity
+    // null means −Infinity, for end tokens
     logit_bias: [
       ...ends.map((token) => ({ token, bias: null })),
       ...sampling.logitBias.map(([token, bias]) => ({ token, bias })),

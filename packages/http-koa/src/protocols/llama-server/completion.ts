@@ -33,7 +33,7 @@ export async function completion(call: CallOf<typeof completionSchema>, llama: L
   return await complete(call, llama, call.open(call.fields.model).client, call.fields)
 }
 
-/** Continues a prompt, or several, as the fields say. */
+/** Continues one or several prompts. */
 export async function complete(
   call: Call,
   llama: LlamaServerContext,
@@ -73,7 +73,7 @@ export async function complete(
   return isListed(fields) ? answers : answers[0]!
 }
 
-/** What the end of an answer tells of its request. */
+/** The facts about a request that the end of its answer includes. */
 interface About {
   readonly model: string
   readonly prompt: string
@@ -130,12 +130,12 @@ function chunks(
   }
 }
 
-/** What llama-server says at the end. */
+/** The last part of an answer, as in llama-server. */
 function ending(end: EndEvent, { model, prompt, request, info }: About, hasNewLine: boolean) {
   const { usage } = end
   const total = usage.promptTokens + usage.generatedTokens
   return {
-    // −1 leaves the next request, too, to the engine, which finds its prompt wherever it is
+    // −1: the next request can leave the choice to the engine, too, which finds its prompt in any slot
     id_slot: request.slot ?? -1,
     stop: true,
     model,
@@ -144,21 +144,21 @@ function ending(end: EndEvent, { model, prompt, request, info }: About, hasNewLi
     generation_settings: generationSettings(request, info),
     prompt,
     has_new_line: hasNewLine,
-    // it went on without its oldest tokens, or the slot was full before it was as long as it may be
+    // its oldest tokens were dropped, or the slot was full before the answer had its full length
     truncated:
       total > info.limits.contextSize + 1 ||
       (end.reason === 'length' && usage.generatedTokens < (request.maxTokens ?? Infinity)),
     stop_type: end.reason === 'length' ? 'limit' : end.stop === undefined ? 'eos' : 'word',
     stopping_word: end.stop ?? '',
-    // the last token has not been computed: what comes behind it would need that
+    // the last sampled token was not computed
     tokens_cached: total - Math.min(1, usage.generatedTokens),
     timings: timingsOf(end),
   }
 }
 
 /**
- * The parts of an answer that a client asks for with llama-server's `response_fields`: their paths have
- * slashes, as in `generation_settings/n_predict`, and are the names in the result. None: all of it.
+ * The parts of an answer that a client selects with llama-server's `response_fields`: paths with slashes, such as
+ * `generation_settings/n_predict`, which are also the names in the result. Empty: the whole answer.
  */
 function pickFields(answer: object, { response_fields: names = [] }: CompletionFields): object {
   if (names.length === 0) return answer
@@ -173,7 +173,7 @@ function pickFields(answer: object, { response_fields: names = [] }: CompletionF
   return Object.fromEntries(picked)
 }
 
-/** How likely a token was, by the model or in the draw, as llama-server says it. */
+/** The log probability of a token, by the model or by the draw, in llama-server's form. */
 export function likelihoodOf(token: TokenLogprobs, { drawLogprobs }: GenerateRequest): object {
   const isDrawn = drawLogprobs !== undefined
   const one = ({ token: id, text, bytes, logprob }: LikelyToken) => ({
@@ -185,7 +185,7 @@ export function likelihoodOf(token: TokenLogprobs, { drawLogprobs }: GenerateReq
   return { ...one(token), [isDrawn ? 'top_probs' : 'top_logprobs']: token.top.map(one) }
 }
 
-/** How likely the tokens of an answer were. */
+/** The log probabilities of an answer's tokens. */
 const probabilities = (tokens: readonly TokenLogprobs[], request: GenerateRequest): object =>
   tokens.length === 0
     ? {}

@@ -20,7 +20,7 @@ export const infillSchema = z.object({
 
 type InfillFields = z.output<typeof infillSchema>
 
-/** `POST /infill`: what stands between a prefix and a suffix, whole or streamed. */
+/** `POST /infill`: the text between a prefix and a suffix, whole or streamed. */
 export async function infill(call: CallOf<typeof infillSchema>, llama: LlamaServerContext) {
   const { fields } = call
   const { client } = call.open(fields.model)
@@ -34,7 +34,7 @@ export async function infill(call: CallOf<typeof infillSchema>, llama: LlamaServ
   }
   const { contextSize, batchSize } = info.limits
   const room = contextSize - 2
-  // an answer as long as the context would leave nothing of what it is to continue
+  // an answer as long as the context would leave no room for the text before it
   const answer = Math.min(Math.max(0, mostTokens(fields) ?? 0), Math.floor(room / 2))
   const prompt = await infillPrompt(client, info.infill, fields, {
     gap: Math.min(batchSize, room - answer),
@@ -44,9 +44,8 @@ export async function infill(call: CallOf<typeof infillSchema>, llama: LlamaServ
 }
 
 /**
- * The prompt that the model was trained on, laid out and cut to size as llama.cpp does it: of what
- * surrounds the gap, three parts before it and one behind it, both next to the gap; of other files
- * the end, as much as still fits.
+ * The fill-in-the-middle prompt, laid out and shortened as in llama.cpp: three quarters of the room for the text before
+ * the gap and one quarter for the text behind it, both next to the gap; of other files as much of the end as still fits.
  */
 async function infillPrompt(
   client: EngineClient,
@@ -78,7 +77,7 @@ async function infillPrompt(
 const last = (tokens: readonly TokenId[], count: number): readonly TokenId[] =>
   tokens.slice(Math.max(0, tokens.length - count))
 
-/** Other files, each under its name where the model knows files. */
+/** The tokens of other files, each under its name if the model knows files. */
 async function extraTokens(
   encode: (content: string) => Promise<TokenId[]>,
   { repository, file }: InfillTokens,

@@ -62,7 +62,7 @@ async function props(call: Call<unknown, ModelQuery>, llama: LlamaServerContext)
   }
 }
 
-/** Of several models, before the first one was in memory, as llama-server's router says it. */
+/** The properties of a server with several models of which none was in memory, as in llama-server's router. */
 function manyModels(directory: EngineDirectory) {
   const count = directory.list().length
   const { autoload = true, maxLoaded = count } = directory.loading ?? {}
@@ -85,7 +85,7 @@ const slotActionQuery = modelQuery.extend({
 /** The body of `POST /slots/{id}`; nothing for `erase`. */
 const slotActionSchema = z.object({ filename: z.string('the name of a file') })
 
-/** `POST /slots/{id}?action=save|restore|erase`: what the slot holds, in a file of `--slot-save-path`. */
+/** `POST /slots/{id}?action=save|restore|erase`: the slot's content, in a file in `--slot-save-path`. */
 async function slotAction(call: QueryCallOf<typeof slotActionQuery>): Promise<Answer> {
   const { body, engines, params } = call
   const { model, action } = call.query
@@ -109,9 +109,9 @@ const slotsQuery = modelQuery.extend({
 })
 
 /**
- * `GET /slots`: what they do, never what is in them; `?fail_on_no_slot=1` is 503 when all are busy.
+ * `GET /slots`: the state of the slots, never their content; with `?fail_on_no_slot=1` 503 if all are busy.
  *
- * @throws `not_implemented` where the operator does not want them shown
+ * @throws `not_implemented` if the operator has turned it off
  */
 async function slots(call: QueryCallOf<typeof slotsQuery>, llama: LlamaServerContext) {
   const { engines: directory } = call
@@ -132,12 +132,12 @@ async function slots(call: QueryCallOf<typeof slotsQuery>, llama: LlamaServerCon
     speculative: false,
     is_processing: state !== 'idle',
     state,
-    // how long the prompts of others are is not for users
+    // the lengths of other clients' prompts are not shown to users
     ...(mayChangeServer() && { n_past: tokens }),
   }))
 }
 
-/** `GET /lora-adapters`: the adapters, with what is applied to requests that name none. Never loads a model. */
+/** `GET /lora-adapters`: the adapters with their scales for requests that name none. Never loads a model. */
 async function loraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const { engines: directory } = call
   const { model } = call.query
@@ -150,7 +150,7 @@ async function loraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
   })
 }
 
-/** `POST /lora-adapters`: what is applied to requests that name no adapters; others get 0. */
+/** `POST /lora-adapters`: sets the scales for requests that name no adapters; unnamed adapters get 0. */
 async function setLoraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const { adapters } = parseFields(adaptersSchema, { adapters: await call.body.list() })
   const { engines: directory } = call
@@ -163,7 +163,7 @@ async function setLoraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer>
 
 const adaptersSchema = z.object({ adapters: adapterChoices })
 
-/** llama-server's routes of what it is and does. */
+/** llama-server's routes about its properties and state. */
 export const stateRoutes: readonly Route<LlamaServerContext>[] = [
   get('/props', 'user', 'The model and the defaults', props, { query: modelQuery }),
   get('/slots', 'user', 'The state of the slots', slots, { query: slotsQuery }),

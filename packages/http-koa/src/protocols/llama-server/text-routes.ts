@@ -12,7 +12,7 @@ import { missingField, unsupported } from '../../request/refusals.js'
 import type { LlamaServerContext } from './completion-request.js'
 import { bosText, bytesOf, piecesOf, spelledText } from '../../request/prompt-text.js'
 
-/** What makes a prompt of a conversation. */
+/** The fields with which a conversation is rendered. */
 const chatFields = {
   add_generation_prompt: boolean.optional(),
   continue_final_message: boolean.optional(),
@@ -87,7 +87,7 @@ async function detokenize(call: CallOf<typeof detokenizeSchema>): Promise<Answer
   const { client } = call.open(fields.model)
   const content = await spelledText(client, fields.tokens, signal)
   if (!content.startsWith(' ')) return { content, prompt: content }
-  // vLLM's is without the space that tokenizers put before a text
+  // in vLLM's form without the space that tokenizers put before a text
   const start = await client.detokenize(fields.tokens.slice(0, 1))
   return { content, prompt: start.startsWith(' ') ? content : content.slice(1) }
 }
@@ -95,13 +95,13 @@ async function detokenize(call: CallOf<typeof detokenizeSchema>): Promise<Answer
 /** The body of `POST /apply-template`. */
 const applyTemplateSchema = z.object({ messages: messagesSchema, ...chatFields })
 
-/** `POST /apply-template`: a conversation as the model's template writes it. */
+/** `POST /apply-template`: a conversation as the model's chat template renders it. */
 async function applyTemplate(call: CallOf<typeof applyTemplateSchema>): Promise<Answer> {
   const { fields } = call
   const client = call.open(fields.model).client
   const { text: rendered } = await renderChat(call, client, fields)
   const start = await bosText(client)
-  // a prompt gets it anyway
+  // without the BOS token, which a prompt gets anyway
   return { prompt: rendered.startsWith(start) ? rendered.slice(start.length) : rendered }
 }
 
