@@ -114,10 +114,8 @@ class FolderQueue implements BatchQueue {
   async #do(job: QueuedJob, { lost, isHeld }: FolderHold, owner = ''): Promise<void> {
     const { clock, logger } = this.parts
     const { id, data } = job
-    const onError = (error: unknown) => {
-      if (lost.aborted) return
+    const onError = (error: unknown) =>
       logger.error({ err: error, batch: data.batch }, 'a batch stopped and is tried again')
-    }
     const run = async () => (isHeld() ? await this.#run(data, lost) : undefined)
     const ms = await tryUntilDone(run, { clock, signal: lost, onError })
     if (lost.aborted) return
@@ -185,6 +183,8 @@ export async function tryUntilDone<T>(
     try {
       return await work()
     } catch (error) {
+      // A server that stops leaves it to others, and closes what it was writing to.
+      if (signal.aborted) return undefined
       onError(error)
     }
     await pause(clock, ms, signal)

@@ -24,7 +24,7 @@ interface Setting {
   readonly now?: number
   readonly send?: SendLine
   /** Throws where a method of the folder fails. */
-  readonly before?: (method: string) => void
+  readonly before?: (method: string) => void | Promise<void>
   readonly isHeld?: () => boolean
 }
 
@@ -36,7 +36,7 @@ async function running(
   const folder = new BatchFolder(path)
   const checked = (method: 'append' | 'update' | 'sizeOf' | 'get') => ({
     [method]: async (...given: unknown[]) => {
-      before?.(method)
+      await before?.(method)
       return await (folder[method] as (...given: unknown[]) => Promise<unknown>)(...given)
     },
   })
@@ -190,6 +190,20 @@ t.test('lines whose engine is away hold up no others', async (t) => {
   t.match(await ended(other), { status: 'completed' })
   t.match(await runner.live(await batch(id)), { request_counts: { total: 7, completed: 1 } })
   t.ok(clock.now() < 10_000, 'within seconds')
+})
+
+t.test('an answer that is left while it is written is no failure', async (t) => {
+  let fail: ((error: Error) => void) | undefined
+  const before = async (method: string) => {
+    if (method === 'append') await new Promise((_, reject) => (fail = reject))
+  }
+  const { create, runner, ended, log } = await running(t, { before })
+  const id = await create(linesOf(1))
+  await until(() => fail !== undefined)
+  await runner.cancel(id)
+  fail?.(new Error('the folder is closed'))
+  t.match(await ended(id), { status: 'cancelled', request_counts: { failed: 0 } })
+  t.same(log, [])
 })
 
 t.test('a line that fails is one line that fails', async (t) => {
