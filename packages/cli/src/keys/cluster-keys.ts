@@ -9,6 +9,20 @@ const sharedKeys = 'keys'
 const keysIn = (text: string | null): readonly ApiKey[] =>
   text === null ? [] : parseKeys(text, sharedKeys)
 
+/** Those that this version understands: a newer one's role or limit must not lock out who has any other key. */
+function readableIn(text: string | null, logger: Logger): readonly ApiKey[] {
+  const { keys } = JSON.parse(text ?? '{"keys": []}') as { readonly keys: readonly ApiKey[] }
+  return keys.flatMap((key) => {
+    try {
+      return keysIn(JSON.stringify({ keys: [key] }))
+    } catch (error) {
+      const about = { err: error, key: key?.name }
+      logger.error(about, 'a key of the cluster is refused: this version cannot read it')
+      return []
+    }
+  })
+}
+
 /**
  * Opens the keys of a cluster, beside those of this front. They stay valid while its server is away.
  *
@@ -23,7 +37,7 @@ export async function openClusterKeys(
   let shared: readonly ApiKey[] = []
   const close = await new SharedText(bus, sharedKeys).watch(systemClock, logger, (text) => {
     try {
-      shared = keysIn(text)
+      shared = readableIn(text, logger)
       logger.info({ keys: shared.length }, "read the cluster's API keys")
     } catch (error) {
       logger.error({ err: error }, "the cluster's API keys cannot be read; they stay as they were")

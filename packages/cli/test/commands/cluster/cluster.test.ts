@@ -10,13 +10,14 @@ import { text } from 'node:stream/consumers'
 import type { ReadableStream } from 'node:stream/web'
 import { ClusterFront, RedisBus } from '@cllm/cluster'
 import { RedisServer, whyNoRedis } from '../../../../cluster/test/redis-server.js'
-import type { EngineClient, GenerateRequest } from '@cllm/core'
+import { type EngineClient, type GenerateRequest, silentLogger } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
 import type { BatchObject } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { localSources } from '../../models/local-sources.js'
 import { inside } from '../../inside.js'
 import { sharedBatchStore } from '../../../src/batches/shared-batches.js'
+import { clusterKeys, openClusterKeys } from '../../../src/keys/cluster-keys.js'
 import { childrenOf, start as startPlain } from '../../plain-process.js'
 import { bin, model } from '../../serve-process.js'
 import { until } from '../../until.js'
@@ -555,4 +556,26 @@ t.test('a front that may not open the batches ends', { skip: missing ?? false },
   const child = startPlain(t, ['serve', ...there], { CLLM_PORT: '0' })
   // Its output ends with it.
   t.match(await text(child.stderr), /NOPERM.*users\.acl/)
+})
+
+t.test('a key of a newer version is refused alone', { skip: missing ?? false }, async (t) => {
+  const server = await RedisServer.start()
+  const bus = await RedisBus.connect({ url: server.url })
+  const told: unknown[] = []
+  const logger = { ...silentLogger, error: (fields: object) => void told.push(fields) }
+  const store = clusterKeys(bus)
+  const anna = await store.add({ name: 'anna', tenant: 'a', role: 'user' })
+  const keys = JSON.parse(String(await bus.command('GET', 'cllm:keys'))) as { keys: object[] }
+  const newer = { ...keys.keys[0], name: 'auditor', role: 'auditor', hash: '0'.repeat(64) }
+  const text = JSON.stringify({ keys: [newer, ...keys.keys] })
+  await bus.command('SET', 'cllm:keys', text)
+  const ring = await openClusterKeys(bus, { apiKey: null, file: null }, logger)
+  t.match(ring.find(anna), { name: 'anna' })
+  t.equal(ring.withHash(newer.hash), undefined)
+  t.match(told, [{ key: 'auditor', err: /role/ }])
+  await t.rejects(store.remove('anna'), { message: /keys\.0\.role/ })
+  t.equal(await bus.command('GET', 'cllm:keys'), text, 'what it cannot write again stays')
+  ring.close()
+  await bus.close()
+  await server.kill()
 })
