@@ -856,6 +856,16 @@ t.test('an answer of a worker that makes no sense fails its call alone', async (
   const [asked] = await drive(clock, Promise.allSettled([remote.statistics()]))
   t.match(asked, { status: 'rejected' }, 'and nothing is thrown to who hands it over')
   t.same(await drive(clock, remote.programs()), [])
+
+  const newer = Object.assign(new CllmError('internal', 'said tomorrow'), { code: 'of_tomorrow' })
+  client.tokenize = async () => await Promise.reject(newer)
+  client.submit = async function* () {
+    yield await Promise.reject(newer)
+  }
+  const both = [remote.tokenize('x'), said(remote, { prompt: { text: 'x' } })]
+  for (const one of await drive(clock, Promise.allSettled(both))) {
+    t.match(one, { reason: { code: 'internal', message: 'said tomorrow' } }, 'of a newer version')
+  }
   await drive(clock, front.close())
   await drive(clock, worker.close())
   await drive(clock, client.close())

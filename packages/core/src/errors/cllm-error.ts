@@ -49,9 +49,10 @@ export class CllmError extends Error {
     return { code: this.code, message: this.message, details: this.details }
   }
 
-  /** The error that was serialized on the other side. */
-  static deserialize(error: SerializedError): CllmError {
-    return new CllmError(error.code, error.message, { details: error.details ?? {} })
+  /** The error that was serialized on the other side: `internal` with its message where only a newer version has its code. */
+  static deserialize({ code, message, details }: SerializedError): CllmError {
+    const known = Object.hasOwn(errorTable, code) ? code : 'internal'
+    return new CllmError(known, message, { details: details ?? {} })
   }
 }
 
