@@ -6,6 +6,7 @@ import {
   type GenerateRequest,
   type PartToken,
   type PluginRegistry,
+  type Prompt,
   type Random,
   type SubmitOptions,
   type TokenId,
@@ -43,6 +44,23 @@ export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls
   const get = <Feature>(feature: PartToken<Feature>): Feature => engine.features.get(feature)
   const ensureOpen = (): void => closed.signal.throwIfAborted()
 
+  const renderMedia = async (prompt: Prompt, tenant: string | undefined) => {
+    const context = get(InputContext)
+    const now = context.clock.now()
+    get(ADMISSION).checkCount(rendering, now)
+    // One of its own, as more than ten may listen to it.
+    const signal = AbortSignal.any([closed.signal])
+    const owner = context.ownerOf('', { prompt, ...defined({ tenant }) }, now, signal)
+    const scope = context.options.isolateTenants ? tenant : ''
+    rendering++
+    try {
+      const { text, tokens } = await resolveMedia(prompt, context, { ...owner, scope })
+      return { text, tokens }
+    } finally {
+      rendering--
+    }
+  }
+
   return {
     async tokenize(text, { signal, ...options } = {}) {
       const tokenizer = get(TOKENIZER)
@@ -69,26 +87,11 @@ export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls
     embed: async (input, options) => await get(EMBEDDINGS).embed(input, options),
     async applyTemplate(given, { tenant, ...options } = {}) {
       const tokenizer = get(TOKENIZER)
-      const context = get(InputContext)
-      const { volatileLines } = context.options
-      const { messages } = withStableBeginning({ messages: given }, volatileLines).prompt
+      const { backend, options: settings } = get(InputContext)
+      const { messages } = withStableBeginning({ messages: given }, settings.volatileLines).prompt
       const prompt = { messages, template: options }
-      if (context.backend.media !== undefined && hasMedia(prompt)) {
-        const now = context.clock.now()
-        get(ADMISSION).checkCount(rendering, now)
-        // One of its own, as more than ten may listen to it.
-        const signal = AbortSignal.any([closed.signal])
-        const owner = context.ownerOf('', { prompt, ...defined({ tenant }) }, now, signal)
-        const scope = context.options.isolateTenants ? tenant : ''
-        rendering++
-        try {
-          const { text, tokens } = await resolveMedia(prompt, context, { ...owner, scope })
-          return { text, tokens }
-        } finally {
-          rendering--
-        }
-      }
-      checkMessageCount(messages, context.backend)
+      if (backend.media !== undefined && hasMedia(prompt)) return await renderMedia(prompt, tenant)
+      checkMessageCount(messages, backend)
       const chat = tokenizer.renderChatInParts?.(messages, options)
       if (chat === undefined) return tokenizer.renderChat(messages, options)
       const ids = await get(PartQueue).join(chat.tokens, ensureOpen)

@@ -34,7 +34,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   readonly #work: EngineWork
   readonly #hangs: HangDetector
   #link: EngineLink | undefined
-  #info: EngineInfo | undefined
+  /** Of the engine; before the first one is ready, as many as may come. */
+  #slots = Infinity
   #upSince = 0
   /** Engines that died soon after they were ready, in a row. */
   #deaths = 0
@@ -133,7 +134,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
         return this.#ready(message.info)
       case 'failed':
         this.#failure = message.error.message
-        if (this.#info === undefined) this.#tell(message)
+        if (this.state === 'starting') this.#tell(message)
         break
       case 'preparing':
       case 'prepared': {
@@ -161,15 +162,15 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
 
   #ready(info: EngineInfo): void {
     this.#cancelTimer?.()
+    const isBack = this.state === 'restarting'
     this.state = 'up'
     this.#upSince = this.clock.now()
     this.#failedStarts = 0
     this.#failure = undefined
     const { policy, requests } = this.#work
-    if (this.#info !== undefined)
-      this.logger.warn({ requests: requests.size }, 'the engine is back')
+    if (isBack) this.logger.warn({ requests: requests.size }, 'the engine is back')
     this.#tell({ type: 'ready', info })
-    this.#info = info
+    this.#slots = info.limits.slots
     if (policy !== undefined) this.#link?.channel.send(policy)
     this.#moveOn()
     for (const listener of this.#onState) listener(this.state)
@@ -206,7 +207,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   #submit({ id, request }: Submission): void {
     const { requests } = this.#work
     const limit = this.options.maxQueuedRequests
-    const mayWait = limit + (this.#info?.limits.slots ?? Infinity)
+    const mayWait = limit + this.#slots
     let refusal: CllmError | undefined
     if (this.#isClosing) refusal = takesNone()
     else if (requests.has(id)) refusal = duplicate(id)
@@ -240,7 +241,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       }
       if (this.state !== 'up') return this.#tell({ type: 'result', call, value: null })
     }
-    const answer = this.#work.addCall(message, this.state === 'up' || this.#info === undefined)
+    const answer = this.#work.addCall(message, this.state !== 'restarting')
     if (answer !== undefined) this.#tell(answer)
   }
 
@@ -255,7 +256,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#failure = undefined
     this.#link = undefined
     this.#cancelTimer?.()
-    if (this.#info === undefined || this.#isClosing) return this.#end(why)
+    if (this.state === 'starting' || this.#isClosing) return this.#end(why)
     const wasUp = this.state === 'up'
     if (!wasUp && ++this.#failedStarts >= this.options.maxStarts) return this.#end(why)
     this.state = 'restarting'
