@@ -33,6 +33,8 @@ const watchMs = 500
 export class ClusterFront {
   /** Messages that no worker of this cluster can have sent, and those of links that have ended. */
   refusedMessages = 0
+  /** Workers that are listed and whose version does not go with this front's. */
+  incompatible: readonly IncompatibleWorker[] = []
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #times: LinkTimes
@@ -44,7 +46,6 @@ export class ClusterFront {
   readonly #dead = new Map<string, string | undefined>()
   readonly #presence: PresenceWatch
   readonly #sleep: SleepWatch
-  #incompatible: readonly IncompatibleWorker[] = []
   #count = 0
   #isClosed = false
   #cancelWatch: () => void = () => {}
@@ -89,11 +90,6 @@ export class ClusterFront {
     this.#sleep.start()
   }
 
-  /** Workers that are listed and whose version does not go with this front's. */
-  get incompatible(): readonly IncompatibleWorker[] {
-    return this.#incompatible
-  }
-
   /** The client of a model, which need not have a worker yet. */
   client(model: string): ClusterEngineClient {
     const { id, router = () => createRouter(), random = systemRandom } = this.parts
@@ -104,7 +100,7 @@ export class ClusterFront {
         clock: this.#clock,
         random,
         refusedMessages: () => this.refusedMessages,
-        incompatible: () => this.#incompatible.filter((one) => one.model === model),
+        incompatible: () => this.incompatible.filter((one) => one.model === model),
         logger: this.#logger,
         options: { ...defaultPlacingOptions, ...this.parts.options },
         sleep: this.#sleep,
@@ -167,9 +163,9 @@ export class ClusterFront {
 
   /** Workers of other versions are told of once. */
   #tellOf(incompatible: readonly IncompatibleWorker[]): void {
-    const known = new Set(this.#incompatible.map(({ id }) => id))
+    const known = new Set(this.incompatible.map(({ id }) => id))
     const fresh = incompatible.filter(({ id }) => !known.has(id))
-    this.#incompatible = incompatible
+    this.incompatible = incompatible
     if (fresh.length > 0) this.#logger.error({ workers: fresh }, whyIncompatible(fresh))
   }
 
