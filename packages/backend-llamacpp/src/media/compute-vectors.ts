@@ -2,17 +2,17 @@ import { type BatchItem, CllmError } from '@cllm/core'
 import type { LogitsContext } from '../native/native-context.js'
 import type { SlotCells } from '../slots/slot-cells.js'
 
-/** What is left of a batch behind its vectors. */
+/** The part of a batch behind its vectors. */
 interface TextOfBatch {
   readonly items: readonly BatchItem[]
-  /** The index of each in the batch. */
+  /** The index of each item in the batch. */
   readonly places: readonly number[]
 }
 
 /**
- * Computes each item up to its last vector: llama.cpp's batches are all tokens or all vectors, so these are passes of
- * their own.
- * @throws CllmError `backend_failed`, and the slots are as before
+ * Computes each item up to its last vector. A batch of llama.cpp has only tokens or only vectors, so these are separate
+ * passes.
+ * @throws CllmError `backend_failed`; the slots are as before
  */
 export async function computeVectors(
   batch: readonly BatchItem[],
@@ -37,7 +37,7 @@ export async function computeVectors(
   }
 }
 
-/** Takes off the slots what {@link computeVectors} has added. */
+/** Removes what {@link computeVectors} has added from the slots. */
 export function undoVectors(batch: readonly BatchItem[], cells: SlotCells): void {
   for (const { slot, position, media } of batch) {
     if (media === undefined) continue
@@ -46,7 +46,7 @@ export function undoVectors(batch: readonly BatchItem[], cells: SlotCells): void
   }
 }
 
-/** Returns how many of its tokens were computed. */
+/** Computes an item up to its last vector; returns how many of its tokens were computed. */
 async function computeItem(
   { slot: sequence, position, tokens }: BatchItem,
   media: NonNullable<BatchItem['media']>,

@@ -1,5 +1,5 @@
-// The process in which images and sounds are decoded and encoded: a file that ends it ends no engine. It is started with the
-// options as JSON, says `ready` or `error`, and answers one request after the other.
+// The process that decodes and encodes images and sounds, so that a file which crashes the library ends no engine. It is
+// started with the options as JSON, sends `ready` or `error`, and then answers one request after the other.
 import { writeSync } from 'node:fs'
 import { constants, setPriority } from 'node:os'
 import process from 'node:process'
@@ -11,29 +11,29 @@ import {
   UnreadableFile,
 } from '../native/ffi/media-library.js'
 
-/** What the process is started with. */
+/** The options of the process. */
 export interface EncoderOptions extends MediaLibraryOptions {
-  /** A file in memory that both processes have open, by its number here: a message would copy vectors six times. */
+  /** The descriptor of a file in memory that both processes have open, as messages would copy vectors six times. */
   readonly vectorFile?: number
 }
 
-/** A piece as it is told. */
+/** A piece as it is sent. */
 type ToldPiece =
   | MediaPiece
-  /** Its vectors are in the file, from this byte on. */
+  /** Its vectors are in the file, at this byte. */
   | (Omit<Extract<MediaPiece, { readonly count: number }>, 'vectors'> & { readonly at: number })
 
 /** A file to encode. */
 export interface EncodeCall {
   readonly type: MediaType
   readonly file: Uint8Array<ArrayBuffer>
-  /** Whether an image is shrunk before. */
+  /** Whether an image is scaled down before. */
   readonly detail?: 'low'
   /** The length of a vector. */
   readonly width: number
 }
 
-/** What the process says. */
+/** A message from the process. */
 export type EncoderMessage =
   | { readonly type: 'ready'; readonly types: readonly MediaType[] }
   | { readonly type: 'error'; readonly message: string }
@@ -41,22 +41,22 @@ export type EncoderMessage =
   | {
       readonly type: 'failed'
       readonly message: string
-      /** Whether the file is to blame. */
+      /** Whether it is the file's fault. */
       readonly isUnreadable: boolean
     }
 
-// where cores are few, the threads of a step would wait for one that encodes
+// on few cores, the threads of a step would wait for an encoding thread
 setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
 
 const say = (message: EncoderMessage, then?: () => void): unknown =>
   process.send?.(message, undefined, undefined, then)
-// not by an exit, which waits for a thread that encodes
+// killed, as `exit` would wait for the encoding thread
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'))
 
 try {
   const { vectorFile, ...options } = JSON.parse(process.argv[2] ?? '') as EncoderOptions
   const library = await MediaLibrary.open(options)
-  /** Where there is no file, or no room in it, vectors go with the message. */
+  /** A piece to send; without a file, or room in it, its vectors are in the message. */
   const toldOf = (piece: MediaPiece, at: number): ToldPiece => {
     if ('tokens' in piece) return piece
     const { vectors, ...told } = piece
@@ -77,7 +77,7 @@ try {
       say({ type: 'failed', message: messageOf(error), isUnreadable })
     }
   }
-  // They come one at a time.
+  // The supervisor sends one call at a time.
   process.on('message', (call: EncodeCall) => void encode(call))
   say({ type: 'ready', types: library.types })
 } catch (error) {

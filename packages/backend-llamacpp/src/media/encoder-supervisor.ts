@@ -6,16 +6,16 @@ import { attempt, CllmError, type Clock, type Logger, type MediaType, messageOf 
 import type { MediaLibraryOptions, MediaPiece } from '../native/ffi/media-library.js'
 import type { EncodeCall, EncoderMessage, EncoderOptions } from './encoder-process.js'
 
-/** A process that is not ready after this long is given up. */
+/** A process that is not ready after this many milliseconds has failed. */
 const mostStartMs = 5 * 60_000
 
-/** A process that has not ended for this long after it was killed is left to itself. */
+/** A killed process that has not ended after this many milliseconds counts as ended. */
 const mostEndMs = 10_000
 
-/** Files of this folder are in memory; Linux alone has it. */
+/** A folder whose files are in memory; only Linux has it. */
 const memoryFolder = '/dev/shm'
 
-/** The number of the file of vectors in the process, behind those of its messages. */
+/** The descriptor of the file for vectors in the process, behind those of its messages. */
 const vectorFile = 4
 
 type EncoderAnswer = Extract<EncoderMessage, { readonly type: 'encoded' | 'failed' }>
@@ -24,20 +24,20 @@ const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.u
 
 /** A process that encodes. */
 type Encoder = ChildProcess & {
-  /** Fires when it has ended, or counts as ended. */
+  /** Aborts when the process has ended, or counts as ended. */
   readonly ended: AbortController
-  /** What vectors come in; undefined: they come with the messages, or it has ended. */
+  /** The file for vectors; undefined: they are in messages, or the process has ended. */
   file: number | undefined
 }
 
-/** Has one process that encodes, and starts the next when a file ends it. */
+/** Runs one encoder process, and starts another one when a file has ended it. */
 export class EncoderSupervisor {
-  /** The process that is asked, once it is ready; undefined: the next question starts one. */
+  /** The present process, once it is ready; undefined: the next call starts one. */
   #ready: Promise<Encoder> | undefined
-  /** The process that was started last, ready or not, and also when it has ended. */
+  /** The process that was started last, whether ready, starting or ended. */
   #child: Encoder | undefined
   #isClosed = false
-  /** What the projector is for, since it is open. */
+  /** The types of files that the projector takes; empty until it is opened. */
   types: readonly MediaType[] = []
 
   /** @param entry - the file of the process */
@@ -57,24 +57,24 @@ export class EncoderSupervisor {
     await this.#start()
   }
 
-  /** Ends the process, and with it what is being encoded: it rejects with `shutting_down`. */
+  /** Ends the process; an encoding in progress rejects with `shutting_down`. */
   close(): void {
     this.#isClosed = true
-    // One that is still being opened may take long.
+    // Also while it is being opened, which may take long.
     if (this.#ready !== undefined && this.#child !== undefined) this.#kill(this.#child)
   }
 
-  /** Asks the process, which is started where there is none. What ended it may be the file, or somebody: it has a second try. */
+  /** Encodes in the process, which is started if there is none. If it ends meanwhile, for whatever reason, tries once more. */
   async encode(call: EncodeCall, signal: AbortSignal): Promise<readonly MediaPiece[]> {
     for (let tries = 0; tries < 2; tries++) {
       const child = await this.#start().catch((error: unknown) => {
-        // Somebody may have ended it before it was ready.
+        // It may have been killed before it was ready.
         if (tries > 0 || typeof this.#child?.signalCode !== 'string') throw error
       })
       signal.throwIfAborted()
       const answer = child && (await this.#ask(child, call, signal))
       if (child && answer) return piecesOf(answer, call, child.file)
-      // The next file is to find a process that is ready.
+      // Starts a process already for the next file.
       void this.#start().catch(() => {})
       if (this.#isClosed) throw isClosing()
       signal.throwIfAborted()
@@ -83,7 +83,7 @@ export class EncoderSupervisor {
     throw new CllmError('backend_failed', message)
   }
 
-  /** The answer; undefined where the process has ended. The library cannot stop, so that it is ended by the signal. */
+  /** The answer; undefined if the process has ended. The signal ends the process, as the library cannot be interrupted. */
   async #ask(child: Encoder, call: EncodeCall, signal: AbortSignal) {
     return await new Promise<EncoderAnswer | undefined>((resolve) => {
       const kill = (): void => this.#kill(child)
@@ -101,7 +101,7 @@ export class EncoderSupervisor {
     })
   }
 
-  /** Ends a process. One that waits for a device cannot end: it counts as ended, so that others have their turns. */
+  /** Ends a process. If it waits for a device it cannot end, and counts as ended, so that other files are encoded. */
   #kill(child: Encoder): void {
     child.kill('SIGKILL')
     const leave = this.clock.at(this.clock.now() + mostEndMs, () => {
@@ -123,7 +123,7 @@ export class EncoderSupervisor {
     return child
   }
 
-  /** On the GPU, or on the CPU where that fails: with too little memory llama.cpp ends the process. */
+  /** Starts a process on the GPU, or on the CPU if that fails: without enough memory llama.cpp ends the process. */
   async #opened(): Promise<Encoder> {
     const { gpuLibrary, ...onCpu } = this.options
     if (gpuLibrary === undefined) return await this.#whenReady(this.#fork(onCpu))
@@ -169,11 +169,11 @@ export class EncoderSupervisor {
       let isReady = false
       const fail = (): void => {
         cancel()
-        // The next one may have been started.
+        // Another process may have been started.
         if (isReady && this.#child === child) this.#ready = undefined
         reject(this.#failed(problem))
       }
-      // One that waits for a disk ends late, even when it is killed.
+      // A process that waits for a disk ends late, even when it is killed.
       const cancel = this.clock.at(this.clock.now() + mostStartMs, () => {
         problem = `its process is not ready after ${mostStartMs / 1000} s`
         child.kill('SIGKILL')
@@ -189,7 +189,7 @@ export class EncoderSupervisor {
       })
       child.on('error', ({ message }) => {
         problem = message
-        // Without a process there may be no end of it, which others wait for, too.
+        // If it could not be spawned there is no exit event, for which others wait.
         if (child.pid === undefined) child.ended.abort()
       })
       child.ended.signal.addEventListener('abort', () => {
@@ -204,13 +204,13 @@ export class EncoderSupervisor {
   #failed(problem: string): CllmError {
     if (this.#isClosed) return isClosing()
     const why = `images and sounds cannot be encoded: ${problem}`
-    // Where one was open, nothing is wrong with what it was given.
+    // If an earlier process was ready, its options are right.
     if (this.types.length > 0) return new CllmError('backend_failed', why)
     return new CllmError('invalid_configuration', why, { details: { field: 'mmproj' } })
   }
 }
 
-/** A file that nobody else can open and that nobody has to remove: it has no name. */
+/** Opens a file without a name, which nobody else can open and nobody has to remove. */
 function openInMemory(): number {
   const folder = mkdtempSync(join(memoryFolder, 'cllm-'))
   try {
@@ -220,7 +220,7 @@ function openInMemory(): number {
   }
 }
 
-/** The pieces with their vectors. The file keeps nothing, also of an answer that says what failed behind some pieces. */
+/** The pieces with their vectors, which are removed from the file, even if the answer is an error behind some pieces. */
 function piecesOf(answer: EncoderAnswer, call: EncodeCall, file?: number): readonly MediaPiece[] {
   try {
     if (answer.type === 'failed') {

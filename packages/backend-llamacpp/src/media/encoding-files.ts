@@ -1,19 +1,19 @@
 import type { EncodedMedia, MediaSpan, StateFile, StateFiles } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
 
-/** What a file's scope says: of which image or sound it is, and where its vectors go. */
+/** The scope of a file: its image or sound, and the places of its vectors. */
 interface Scope {
   readonly media: string
   readonly spans: readonly Omit<MediaSpan, 'vectors'>[]
 }
 
-/** Encoded images and sounds among the files of the states: in the same folder, within the same limits. */
+/** Stores encoded images and sounds among the files of states: in the same folder, within the same limits. */
 export class EncodingFiles {
-  /** By the hash of what was encoded. The files' own limit removes the same ones, or more. */
+  /** The known files, by the hash of what was encoded. The files' own limit removes the same ones, or more. */
   readonly #known: Promise<LRUCache<string, StateFile>>
   #writing: Promise<void> = Promise.resolve()
 
-  /** @param key - of what encodes them: others' are not read */
+  /** @param key - identifies the encoder; files of other encoders are not read */
   constructor(
     private readonly files: StateFiles,
     private readonly key: Promise<string>,
@@ -21,7 +21,7 @@ export class EncodingFiles {
     this.#known = this.#list()
   }
 
-  /** What was kept; undefined where there is nothing, or it cannot be read. */
+  /** The stored encoding; undefined if there is none, or it cannot be read. */
   async find(hash: string): Promise<EncodedMedia | undefined> {
     const known = await this.#known
     const file = known.get(hash)
@@ -44,12 +44,12 @@ export class EncodingFiles {
     return { tokens: file.tokens, spans: filled }
   }
 
-  /** Writes it, beside what goes on. */
+  /** Stores an encoding, in the background. */
   keep(hash: string, encoded: EncodedMedia): void {
     this.#writing = this.#writing.then(() => this.#write(hash, encoded)).catch(() => {})
   }
 
-  /** Resolves when all is written. */
+  /** Resolves when all encodings are written. */
   async flush(): Promise<void> {
     await this.#writing
   }
@@ -71,7 +71,7 @@ export class EncodingFiles {
   }
 
   async #list(): Promise<LRUCache<string, StateFile>> {
-    // only whole numbers above 0 are a limit there
+    // the cache only accepts positive integers as a limit
     const maxSize = Math.max(1, Math.floor(Math.min(this.files.limitBytes, 2 ** 53 - 1)))
     const sizeCalculation = ({ bytes }: StateFile): number => Math.max(1, bytes)
     const known = new LRUCache<string, StateFile>({ maxSize, sizeCalculation })
@@ -79,7 +79,7 @@ export class EncodingFiles {
       const files = await this.files.list(await this.key)
       for (const file of files) known.set((JSON.parse(file.scope) as Scope).media, file)
     } catch {
-      // They are encoded again.
+      // Unlisted files are encoded again.
     }
     return known
   }

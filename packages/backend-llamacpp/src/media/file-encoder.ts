@@ -22,24 +22,24 @@ import { EncoderSupervisor } from './encoder-supervisor.js'
 import { checkHead } from './file-head.js'
 import { lowDetail } from './shrink-image.js'
 
-/** How images and sounds are encoded. */
+/** Options of {@link FileEncoder}. */
 interface FileEncoderOptions extends MediaLibraryOptions {
-  /** Tokens of the model; ids from there on stand for vectors. */
+  /** The size of the model's vocabulary; ids from there on stand for vectors. */
   readonly vocabularySize: number
   /** The length of a vector. */
   readonly width: number
-  /** Vectors that a forward pass can take at once. */
+  /** The most vectors of a forward pass. */
   readonly atOnce: number
-  /** Bytes of encoded files that are kept. */
+  /** The most bytes of cached encodings. */
   readonly cacheBytes: number
 }
 
-/** Ids are numbers of 32 bits with a sign. */
+/** The largest id: ids are signed 32-bit numbers. */
 const lastId = 0x7fff_ffff
 
 /**
- * Encodes images and sounds in a process of its own, which is started again when one ends it, and keeps what was encoded by the
- * files' content.
+ * Encodes images and sounds in a separate process, which is started again when a file has ended it, and caches encodings
+ * by the files' content.
  */
 export class FileEncoder implements MediaEncoder {
   readonly #known: LRUCache<string, EncodedMedia>
@@ -62,7 +62,7 @@ export class FileEncoder implements MediaEncoder {
     return this.#encoder.types
   }
 
-  /** Of its process. */
+  /** The id of its process. */
   get pid(): number | undefined {
     return this.#encoder.pid
   }
@@ -83,15 +83,15 @@ export class FileEncoder implements MediaEncoder {
     const detail = type === 'image' ? asked : undefined
     const file = new Uint8Array(Buffer.from(data, 'base64'))
     const content = createHash('sha256').update(file).digest()
-    // shrunk it is another image
+    // a scaled-down image has another encoding
     const hash =
       detail === undefined ? content : createHash('sha256').update(content).update(detail).digest()
-    // A file that is known as an image is still refused as a sound.
+    // With the type, so that a cached image is still refused as a sound.
     const name = `${type === 'image' ? '' : type}${hash.toString('base64')}`
     const key = scope === undefined ? undefined : (scope && JSON.stringify(scope)) + name
     const known = key === undefined ? undefined : await this.#find(key)
     if (known !== undefined) return known
-    // Behind the look-ups: every turn of a chat brings its files again.
+    // Only checked if it is not cached, as every turn of a chat has its files again.
     const whole = checkHead(type, file)
     const size = detail === undefined ? whole : Math.min(whole, lowDetail ** 2 / 1e6)
     const { width } = this.options
@@ -113,7 +113,7 @@ export class FileEncoder implements MediaEncoder {
     this.#files = new EncodingFiles(files, stateKey([modelPath, mmprojPath], more))
   }
 
-  /** Ends the process, and with it what is being encoded: it rejects with `shutting_down`. */
+  /** Ends the process; an encoding in progress rejects with `shutting_down`. */
   async dispose(): Promise<void> {
     this.#encoder.close()
     await this.#files?.flush()
@@ -125,7 +125,7 @@ export class FileEncoder implements MediaEncoder {
     return known
   }
 
-  /** Gives each vector an id, which only this file has in this place. */
+  /** Gives each vector an id that depends on the file and on its place in it. */
   #assembled(pieces: readonly MediaPiece[], hash: Buffer): EncodedMedia {
     const { vocabularySize } = this.options
     const tokens: TokenId[] = []

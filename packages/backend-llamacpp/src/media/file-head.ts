@@ -4,17 +4,17 @@ import { imageSize } from 'image-size'
 /** Image formats that libmtmd decodes. */
 const formats = ['png', 'jpg', 'gif', 'bmp']
 
-/** Decoded, it takes three bytes each. */
+/** The most pixels of an image; decoding takes three bytes for each. */
 const mostPixels = 64_000_000
 
-/** As at OpenAI; of a sample or two libmtmd ends its process. */
+/** The shortest sound, as with OpenAI; libmtmd ends its process for a sound of one or two samples. */
 const leastSeconds = 0.1
-/** Decoded, it takes 64 kB a second. */
+/** The longest sound; decoding takes 64 kB per second. */
 const mostSeconds = 1800
 
 /**
- * Reads the head of a file, before anything of it is decoded: millions of pixels, or seconds.
- * @throws CllmError `invalid_media` that says what was expected and what came
+ * Checks the header of a file before it is decoded; returns its millions of pixels, or its seconds.
+ * @throws CllmError `invalid_media` with what was expected and what came
  */
 export function checkHead(type: MediaType, file: Uint8Array): number {
   return type === 'image' ? checkImage(file) : checkSound(file)
@@ -37,7 +37,7 @@ function checkImage(file: Uint8Array): number {
   return (width * height) / 1e6
 }
 
-/** Of a BMP file, whose decoder takes what is missing for black. */
+/** Whether a BMP file is truncated, as its decoder would fill the missing part with black. */
 function isCutOff({ buffer, byteOffset, length }: Uint8Array, pixels: number): boolean {
   if (length < 30) return true
   const head = new DataView(buffer, byteOffset, length)

@@ -1,14 +1,14 @@
-/** Three bytes for each pixel, line by line. */
+/** An image with three bytes per pixel, line by line. */
 interface Picture {
   readonly width: number
   readonly height: number
   readonly pixels: Uint8Array
 }
 
-/** Pixels a side at low detail, as OpenAI has it. */
+/** The most pixels per side at low detail, as with OpenAI. */
 export const lowDetail = 512
 
-/** A picture of at most so many pixels a side, each the mean of those in its place; the same one where it is as small. */
+/** Scales a picture down to at most `most` pixels per side, by averaging; a smaller one is returned as it is. */
 export function shrinkImage(picture: Picture, most: number): Picture {
   const scale = most / Math.max(picture.width, picture.height)
   if (scale >= 1) return picture
@@ -26,7 +26,7 @@ export function shrinkImage(picture: Picture, most: number): Picture {
 
 type Range = readonly [from: number, to: number]
 
-/** Which of `all` are in the place of one of `count`: one at least. */
+/** The range of `all` source pixels for one of `count` target pixels; at least one. */
 const within = (index: number, count: number, all: number): Range => [
   Math.floor((index * all) / count),
   Math.ceil(((index + 1) * all) / count),

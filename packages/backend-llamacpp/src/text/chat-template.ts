@@ -19,8 +19,8 @@ export class ChatTemplate {
   #keepsSystem: boolean | undefined
 
   /**
-   * @param source - the template's
-   * @param clock - for the date that some templates show
+   * @param source - the template's text
+   * @param clock - for templates that show the date
    */
   constructor(
     readonly source: string,
@@ -40,7 +40,7 @@ export class ChatTemplate {
     const date = new Date(this.clock.wall())
     // 'Wed, 26 Jul 2024 …'
     const [, day, month, year] = date.toUTCString().split(' ')
-    // what templates ask for and no client sends, as llama.cpp's server has it
+    // variables that some templates need and no client sends, as in llama.cpp's server
     const text = this.#render(isOpen ? withOpenEnd(given) : given, {
       enable_thinking: true,
       ...(date.getTime() !== 0 && {
@@ -59,9 +59,9 @@ export class ChatTemplate {
   }
 
   /**
-   * Some templates refuse a system message, or pass it over: it then goes in front of the user's first one,
-   * as in llama.cpp. More of them refuse one in the middle of a conversation, pass it over, or write it at the
-   * beginning, which changes with each new one: it is then a part of the user's message before or after it.
+   * Some templates refuse or drop a system message: it is then put before the user's first message, as in llama.cpp. More
+   * templates refuse or drop one in the middle of a conversation, or write it at the beginning, which would change with
+   * each new one: it is then put into the user's message before or after it.
    */
   #render(given: readonly ChatMessage[], context: Readonly<Record<string, unknown>>): string {
     let isKept = true
@@ -93,7 +93,7 @@ export class ChatTemplate {
   }
 }
 
-/** The messages with a mark in place of each image, which is nowhere else in what the template is given. */
+/** The messages with a mark in place of each image, which occurs nowhere else in the template's input. */
 function markMedia(
   messages: readonly ChatMessage[],
   variables: object,
@@ -115,7 +115,7 @@ function markMedia(
   return { messages: marked, mark }
 }
 
-/** The pieces' tokens with the place of an image between each two. */
+/** The tokens of the pieces, with an image's placeholder between each two. */
 function* withPlaces(pieces: readonly RenderedTemplate[]): Generator<TokenId[], void> {
   for (const [index, { tokens }] of pieces.entries()) {
     if (index > 0) yield [mediaPlace]
@@ -123,13 +123,13 @@ function* withPlaces(pieces: readonly RenderedTemplate[]): Generator<TokenId[], 
   }
 }
 
-/** Ends the text of the last message while it is rendered; no template writes such a thing. */
+/** Marks the end of the last message's text while it is rendered; no template writes it. */
 const openEnd = '\u2063cllm-open-end\u2063'
 
-/** The messages with an end behind the last one's text, behind which a template may write. */
+/** The messages with that mark behind the last one's text, as templates may write something behind it. */
 function withOpenEnd(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const last = messages.at(-1)!
-  // most templates trim, and the end must be found
+  // most templates trim messages, which would separate the text from the mark
   return [...messages.slice(0, -1), { ...last, content: last.content.trimEnd() + openEnd }]
 }
 
@@ -140,7 +140,7 @@ function upToOpenEnd(text: string): string {
   throw new CllmError('invalid_request', message, { details: { field: 'messages' } })
 }
 
-/** Messages of the system behind the first are the user's, and those of the user that are neighbours are one. */
+/** Turns system messages behind the first message into the user's, and merges consecutive messages of the user. */
 function withUserForSystem(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const shown = messages.slice(0, 1)
   for (const message of messages.slice(1)) {

@@ -2,19 +2,19 @@ import { attempt, CllmError, type Logger, messageOf } from '@cllm/core'
 import { Template } from '@huggingface/jinja'
 import type { JinjaTemplate } from '../native/native.js'
 
-/** Makes a renderer of a template's source. */
+/** Compiles a template's source. */
 export type Compile = (source: string) => JinjaTemplate
 
 /**
- * Compiles a chat template. Where the renderer in JavaScript cannot read or render it, llama.cpp's takes
- * over; what both refuse fails with the message of the first.
+ * Compiles a chat template. If the renderer in JavaScript cannot compile or render it, llama.cpp's is used; if both fail,
+ * the error is the first one's.
  *
- * @param compileNative - llama.cpp's Jinja; default: there is none
- * @throws when the text is no template
+ * @param compileNative - llama.cpp's Jinja; default: none
+ * @throws if the text is not a valid template
  */
 export function compileTemplate(source: string, compileNative?: Compile): JinjaTemplate {
   let native: JinjaTemplate | undefined
-  /** What llama.cpp's renderer gives; where it fails, too, the first one's problem counts. */
+  /** The result of llama.cpp's renderer; if that fails, too, throws the first renderer's error. */
   const instead = <T>(problem: unknown, use: (second: JinjaTemplate) => T): T => {
     if (compileNative === undefined) throw problem
     try {
@@ -49,7 +49,7 @@ const chatMl = `{%- for message in messages -%}
 {% endif -%}`
 
 /**
- * The override, else the model's own template, else ChatML with one warning: its source, and what renders it.
+ * The override, else the model's own template, else ChatML with one warning: its source and its renderer.
  * @throws CllmError `invalid_configuration` when the override is not valid Jinja
  */
 export function chooseTemplate(
@@ -84,7 +84,7 @@ function compileOverride(source: string, compile: Compile): JinjaTemplate {
 /** No template writes this by itself. */
 const probe = 'cllm-probe'
 
-/** Whether a template writes nothing of a system message; false where it cannot be rendered. */
+/** Whether a template drops a system message; false if it cannot be rendered. */
 export function losesSystem(template: JinjaTemplate): boolean {
   const messages = [
     { role: 'system', content: probe },
@@ -93,7 +93,7 @@ export function losesSystem(template: JinjaTemplate): boolean {
   return !attempt(() => template.render({ messages }), probe).includes(probe)
 }
 
-/** Whether a template writes a message of the system in the middle of a conversation in its place. */
+/** Whether a template writes a system message in the middle of a conversation at its place. */
 export function keepsLaterSystem(template: JinjaTemplate): boolean {
   const messages = ['system', 'user', 'assistant', 'system', 'user'].map((role, index) => {
     return { role, content: `${probe}-${index}` }

@@ -2,18 +2,18 @@ import { CllmError, type TokenId } from '@cllm/core'
 import { escape, type RenderedTemplate, type TextParts } from './tokenizer.js'
 import { type ControlToken, TokenAttribute, type Vocabulary } from './vocabulary.js'
 
-/** The characters that marks are taken from: they mean nothing, so that hardly a text has them. */
+/** The characters for marks: those for private use, which hardly any text has. */
 const privateUse = { first: 0xe000, last: 0xf8ff, each: /[\ue000-\uf8ff]/g }
 
-/** What control tokens strip beside them. */
+/** The white space that some control tokens strip beside them. */
 const whiteSpace = ' \t\n\v\f\r'
 
-/** What was hidden, and how to bring it back. */
+/** A value with hidden texts, and how to restore them. */
 interface HiddenText<T> {
   readonly value: T
-  /** Empty when there was nothing to hide. */
+  /** The hidden texts. */
   readonly texts: readonly string[]
-  /** Stands before and after the number of a hidden text; occurs nowhere else. */
+  /** The character before and after the number of a hidden text; it occurs nowhere else. */
   readonly mark: string
 }
 
@@ -33,15 +33,15 @@ export class PlainTextGuard {
     for (const token of vocabulary.controlTokens) {
       if (token.text !== '') this.#tokens.set(token.text, token)
     }
-    // llama.cpp looks for the longest first
+    // the longest first, as llama.cpp searches for them
     const texts = Array.from(this.#tokens.keys()).sort((a, b) => b.length - a.length)
     if (texts.length > 0) this.#pattern = new RegExp(`(${texts.map(escape).join('|')})`, 'g')
   }
 
   /**
    * Replaces the texts of control tokens in all strings of a value.
-   * @throws CllmError `invalid_request` when there are some and the value has all 6,400 characters for
-   * private use, one of which had to mark them
+   * @throws CllmError `invalid_request` if there are some and the value uses all 6,400 characters for private use, so that
+   *   none is left to mark them
    */
   hide<T>(value: T): HiddenText<T> {
     const texts: string[] = []
@@ -57,8 +57,8 @@ export class PlainTextGuard {
   }
 
   /**
-   * A rendered text with the hidden ones put back, and its tokens, a part at a time: control tokens where
-   * the template wrote them, only there.
+   * A rendered text with the hidden texts restored, and its tokens in parts, with control tokens only where the template
+   * wrote them.
    */
   show(text: string, hidden: HiddenText<unknown>): RenderedTemplate {
     const pattern = this.#pattern
@@ -79,7 +79,7 @@ export class PlainTextGuard {
     }
   }
 
-  /** Some control tokens take the white space beside them. */
+  /** Strips white space beside control tokens that take it. */
   #strip(parts: readonly string[], index: number): string {
     let text = parts[index] ?? ''
     const before = this.#tokens.get(parts[index - 1] ?? '')
@@ -88,7 +88,7 @@ export class PlainTextGuard {
       text = text.replace(/^[ \t\n\v\f\r]+/, '')
     }
     if (((after?.attributes ?? 0) & TokenAttribute.StripsLeft) !== 0) {
-      // no pattern: one that ends in $ takes quadratic time where there are many spaces
+      // no pattern, as one that ends in $ takes quadratic time for many spaces
       let end = text.length
       while (end > 0 && whiteSpace.includes(text[end - 1]!)) end--
       text = text.slice(0, end)
@@ -117,8 +117,8 @@ function mapStrings(value: unknown, map: (text: string) => string): unknown {
 }
 
 /**
- * A character for private use that is in none of the strings of a value; one pass over them, whatever is in them.
- * @throws CllmError `invalid_request` when they have all of these characters
+ * A character for private use that occurs in none of the strings of a value, found in one pass.
+ * @throws CllmError `invalid_request` if all of these characters occur
  */
 export function unusedCharacter(value: unknown): string {
   const used = new Set<string>()

@@ -1,16 +1,16 @@
 import { byteAlphabet } from '@cllm/core'
 
-/** The bytes by the characters that spell them; -1: none. */
+/** By code of a character: the byte that it spells; -1: none. */
 const spelled = new Int16Array(0x200).fill(-1)
 for (const [byte, character] of byteAlphabet.entries()) spelled[character.charCodeAt(0)] = byte
 
-/** The byte that a character spells; negative: none. */
+/** The byte that a character spells in byte-level vocabularies; negative: none. */
 export const spelledByte = (code: number): number => spelled[code] ?? -1
-/** The byte that a character is in the text of a token; negative where it is several. */
+/** The byte of an ASCII character; negative for characters of several bytes. */
 export const plainByte = (code: number): number =>
   code < 0x80 ? code : code === 0x2581 ? 0x20 : -1
 
-/** The bytes that a byte-pair token spells, or undefined if it is not spelled in bytes. */
+/** The bytes that a byte-pair token spells; undefined if its text spells no bytes. */
 export function spelledBytes(text: string): Uint8Array | undefined {
   const bytes = new Uint8Array(text.length)
   for (let index = 0; index < text.length; index++) {
@@ -21,7 +21,7 @@ export function spelledBytes(text: string): Uint8Array | undefined {
   return bytes
 }
 
-/** The texts of tokens, one behind the other. */
+/** Writes the texts of tokens into one buffer, one after the other. */
 export class TextsWriter {
   readonly #starts: Uint32Array
   #bytes: Uint8Array
@@ -37,14 +37,14 @@ export class TextsWriter {
     return { bytes: this.#bytes.slice(0, this.#end), starts: this.#starts }
   }
 
-  /** Returns how many bytes the text has. */
+  /** Adds a text; returns its number of bytes. */
   add(text: Uint8Array): number {
     this.#reserve(text.length)
     this.#bytes.set(text, this.#end)
     return this.#close(text.length)
   }
 
-  /** The same with a text of which each character is one byte; undefined, and nothing is added, where one is not. */
+  /** Adds a text in which each character is one byte; undefined, with nothing added, if a character is not. */
   addSpelled(text: string, byteOf: (code: number) => number): number | undefined {
     const { length } = text
     this.#reserve(length)
@@ -69,17 +69,17 @@ export class TextsWriter {
   }
 }
 
-/** What spells white space. */
+/** The characters that spell white space. */
 export const spelledGaps: Readonly<Record<string, string>> = {
   '\u010a': '\n',
   '\u0120': ' ',
   '\u2581': ' ',
 }
 
-/** What was found behind letters; most texts have nothing that was not found before. */
+/** Collects the characters that tokens have behind letters. Fast, as most texts have no new ones. */
 export class JoinedCharacters {
   readonly found = new Set<string>()
-  /** By the code of a character that may be found: 1 until it is. */
+  /** By code of a character: 1 until it is found. */
   readonly #wanted = new Uint8Array(0x2582)
 
   constructor() {
@@ -96,7 +96,7 @@ export class JoinedCharacters {
     return false
   }
 
-  /** @param character - as it is in the text; `spelled` what it stands for */
+  /** @param character - the character in the text; `spelled` is the one that it spells */
   add(character: string, spelled: string): void {
     this.found.add(spelled)
     this.#wanted[character.charCodeAt(0)] = 0

@@ -12,31 +12,30 @@ import type {
 import type { NativeModel } from '../native/native-model.js'
 import type { Vocabulary } from './vocabulary.js'
 
-/** UTF-16 units of a part where the text can be cut: llama.cpp tokenizes them in a millisecond or two. */
+/** The usual length of a part in UTF-16 units: llama.cpp tokenizes it in a millisecond or two. */
 const usualLength = 2048
-/** Units of a part where it cannot: ten milliseconds, and less than some of llama.cpp's patterns have stack for. */
+/** The longest part, if the text cannot be cut before: ten milliseconds, and within the stack of llama.cpp's patterns. */
 const longestPart = 8192
-/** Behind a letter each of these begins a word of its own for all pre-tokenizers; `'s` may belong to it. */
+/** Behind a letter, each of these characters begins a new word for all pre-tokenizers, except that `'s` may belong to it. */
 const separators = Array.from(' \n0123456789!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~')
-/** The same in the writing of East Asia. */
+/** The same for East Asian punctuation. */
 const otherSeparators = /(?<=\p{L})(?=[、。，！？；：…])/gu
 const probe = 'The quick brown fox jumps over the lazy dog'
-/** A character that no token has beside another one. */
+/** A character that occurs in no token together with others. */
 const lone = '\ue000'
 
 /**
- * Cuts long texts, so that tokenizing them can be spread over time: llama.cpp takes milliseconds for each
- * thousand characters, and time that grows with the square of the length where a text has many special tokens
- * or repeats a character that is no token. A text is cut where the tokens of the parts are the tokens of the
- * whole: behind words, unless the vocabulary has tokens that go on there, and before special tokens. Where
- * none of these comes for {@link longestPart} units, as in a row of digits, it is cut all the same: the tokens
- * still spell the text.
+ * Cuts long texts, so that tokenizing them can be spread over time: llama.cpp takes milliseconds per thousand characters,
+ * and quadratic time for texts with many special tokens or repetitions of a character that is no token. A text is cut where
+ * the parts have the same tokens as the whole: behind words, unless the vocabulary has tokens that continue there, and
+ * before special tokens. If there is no such place within {@link longestPart} units, as in a long number, it is cut anyway:
+ * the tokens still spell the text.
  */
 export class TextParts {
   readonly #addsSpace: boolean
-  /** Where texts can be cut: without special tokens, and with them. */
+  /** Patterns for the places where texts can be cut, without and with special tokens. */
   readonly #places: { readonly plain?: RegExp; readonly special?: RegExp }
-  /** How many tokens {@link lone} has. */
+  /** The number of tokens of {@link lone}. */
   #lead: number | undefined
 
   constructor(
@@ -47,7 +46,7 @@ export class TextParts {
     this.#places = this.#holds() ? placesOf(vocabulary) : {}
   }
 
-  /** The tokens of a text, a part at a time. */
+  /** The tokens of a text, in parts. */
   *tokenize(text: string, special: boolean): Generator<TokenId[], void> {
     for (let start = 0, end = 0; start < text.length; start = end) {
       const isShort = text.length - start < 2 * usualLength
@@ -58,17 +57,18 @@ export class TextParts {
     }
   }
 
-  /** The tokens of a short text that stands behind another one. */
+  /** The tokens of a short text that follows another one. */
   behind(text: string, special = false): TokenId[] {
     if (!this.#addsSpace) return Array.from(this.model.tokenize(text, special))
-    // The tokenizer puts a space before each text, but for one that begins with a special token.
+    // The tokenizer puts a space before each text that does not begin with a special token, so this text needs another one
+    // before it.
     this.#lead ??= this.model.tokenize(lone, false).length
     return Array.from(this.model.tokenize(lone + text, special).subarray(this.#lead))
   }
 
-  /** Where the part of a long text that begins here ends. */
+  /** The end of the part that begins here. */
   #cut(text: string, start: number, special: boolean): number {
-    // With the unit before the first place.
+    // The window begins one unit before the first possible place.
     const first = start + usualLength - 1
     const window = text.slice(first, start + longestPart)
     const at = placeIn(window, this.#places[special ? 'special' : 'plain'])
@@ -103,7 +103,7 @@ function placesOf({ joined, markStarts, controlTokens }: Vocabulary) {
   }
 }
 
-/** The first place behind the first unit. */
+/** The first place to cut behind the window's first unit. */
 function placeIn(window: string, pattern: RegExp | undefined): number | undefined {
   if (pattern === undefined) return undefined
   pattern.lastIndex = 1
@@ -113,7 +113,7 @@ function placeIn(window: string, pattern: RegExp | undefined): number | undefine
 
 const isLow = (unit: number): boolean => unit >= 0xdc00 && unit <= 0xdfff
 
-/** A text as it stands in a pattern. */
+/** Escapes a text for a pattern. */
 export function escape(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&')
 }
@@ -121,11 +121,11 @@ export function escape(text: string): string {
 /** A rendered conversation, without a beginning-of-sequence token. */
 export interface RenderedTemplate {
   readonly text: string
-  /** A part at a time. */
+  /** The tokens, in parts. */
   readonly tokens: Iterable<TokenId[]>
 }
 
-/** Writes conversations as the model's chat template does. */
+/** Renders conversations with the model's chat template. */
 interface ChatRenderer {
   render(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedTemplate
 }
@@ -204,7 +204,7 @@ export class LlamaCppTokenizer implements Tokenizer {
 }
 
 const space = 0x20
-/** An incomplete character spans at most this many tokens. */
+/** The most tokens that an incomplete character spans. */
 const overlap = 3
 
 /**
@@ -236,7 +236,7 @@ export class Decoder implements TokenDecoder {
     return this.#decoder.decode(bytes, { stream: true })
   }
 
-  /** What pushing all of them gives, without marks. */
+  /** The text of all tokens at once, without marks. */
   whole(tokens: readonly TokenId[]): string {
     const all = Buffer.concat(tokens.map((token) => this.#bytes(token)))
     return this.#decoder.decode(all, { stream: true })

@@ -37,11 +37,11 @@ const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 const silent = TokenAttribute.Control | TokenAttribute.Unknown
 const textual = TokenAttribute.Normal | TokenAttribute.UserDefined | TokenAttribute.Byte
-/** How byte-pair vocabularies spell a space. */
+/** The character that spells a space in byte-pair vocabularies. */
 const spelledSpace = '\u0120'
-/** What follows a letter in a token (\u0109, \u010a, \u010d, \u0120 and \u2581 spell white space). */
+/** Matches a letter in a token and the character behind it (\u0109, \u010a, \u010d, \u0120 and \u2581 spell white space). */
 const behindLetter = /([^\P{L}\u0109\u010a\u010d\u0120])([!-@[-`{-~ \n\u010a\u0120\u2581])/gu
-/** A token that only special parsing makes of text, such as `<|im_end|>`. */
+/** A token that text only becomes with special parsing, such as `<|im_end|>`. */
 export interface ControlToken {
   readonly id: TokenId
   readonly text: string
@@ -49,8 +49,8 @@ export interface ControlToken {
 }
 
 /**
- * The tokens of a model, read once. The bytes of all are kept, one behind the other: as strings they would take
- * some ten megabytes. Every id is checked before it gets to llama.cpp, as an unknown one would end the process.
+ * The tokens of a model, read once. Their bytes are kept in one buffer, as strings would take some ten megabytes. Every id
+ * is checked before it is passed to llama.cpp, as an unknown one would end the process.
  */
 export class Vocabulary {
   /** The largest number of UTF-8 bytes in the text of one token. */
@@ -58,25 +58,25 @@ export class Vocabulary {
   readonly controlTokens: readonly ControlToken[]
   /** Tokens that end generation. */
   readonly endOfGeneration: ReadonlySet<TokenId>
-  /** Put in front of a prompt, or undefined. */
+  /** The BOS token, or undefined. */
   readonly bos: TokenId | undefined
   /** Tokens for fill-in-the-middle, if the model has them. */
   readonly infill: InfillTokens | undefined
-  /** The texts that chat templates know, empty when there is none. */
+  /** The texts of these tokens for chat templates; empty if there is none. */
   readonly bosText: string
   readonly eosText: string
   /** Whether the tokenizer adds a space in front of each text. */
   readonly addsSpace: boolean
-  /** The spaces, newlines, digits and ASCII punctuation that a token has behind a letter. */
+  /** The spaces, newlines, digits and ASCII punctuation that some token has behind a letter. */
   readonly joined: ReadonlySet<string>
-  /** Characters that special tokens begin with, have nowhere else, and take no white space before. */
+  /** The first characters of special tokens, if tokens have them nowhere else and strip no white space before them. */
   readonly markStarts: ReadonlySet<string>
 
   readonly #controlTexts: ReadonlyMap<TokenId, string>
   readonly #type: number
-  /** Whether normal tokens spell bytes instead of text. */
+  /** Whether the texts of normal tokens spell bytes. */
   readonly #spellsBytes: boolean
-  /** What {@link bytes} gives of all tokens, one behind the other, and where each begins. */
+  /** The bytes of all tokens in one buffer, and the place of each. */
   readonly texts: TokenTexts
 
   constructor(
@@ -112,13 +112,13 @@ export class Vocabulary {
       const length =
         (isPlain ? texts.addSpelled(text, byteOf) : undefined) ??
         texts.add(this.#read(id, text, attributes))
-      // no text has more bytes than three for each of its units
+      // a text has at most three bytes per UTF-16 unit
       const most =
         3 * text.length > maxTokenBytes && isControl ? encoder.encode(text).length : length
       maxTokenBytes = Math.max(maxTokenBytes, most)
     }
     this.texts = texts.all
-    // Any amount of text can become one token of these.
+    // In these vocabularies any amount of text can become one token.
     const { WordPiece, Unigram } = VocabularyType
     const collapses = this.#type === WordPiece || this.#type === Unigram
     this.maxTokenBytes = collapses ? Infinity : maxTokenBytes
@@ -169,12 +169,12 @@ export class Vocabulary {
     return spelled ?? encoder.encode(text.replaceAll('\u2581', ' '))
   }
 
-  /** The text that special parsing makes a control token of; empty for other tokens. */
+  /** The text of a control token; empty for other tokens. */
   controlText(token: TokenId): string {
     return this.#controlTexts.get(token) ?? ''
   }
 
-  /** Adds what a token has behind letters; the texts of marks are not spelled. */
+  /** Adds the characters that a token has behind letters; marks do not spell bytes. */
   #addJoined(joined: JoinedCharacters, text: string, isMark: boolean): void {
     for (const { index, 1: letter, 2: next } of text.matchAll(behindLetter)) {
       const spelled = spelledGaps[next!]
@@ -187,7 +187,7 @@ export class Vocabulary {
     }
   }
 
-  /** Some byte-pair vocabularies (Gemma 4's) are written in plain text all the same. */
+  /** Whether the texts of tokens spell bytes; in some byte-pair vocabularies (Gemma 4's) they are plain text. */
   #findSpelling(): boolean {
     if (this.#type !== VocabularyType.BytePair) return false
     const spaced = this.#find(
@@ -206,14 +206,14 @@ export class Vocabulary {
     return !this.model.detokenize(Uint32Array.of(spaced), false).startsWith(' ')
   }
 
-  /** The first token for which this is so. */
+  /** The first token that satisfies a condition. */
   #find(isIt: (text: string, id: TokenId) => boolean): TokenId | undefined {
     for (let id = 0; id < this.size; id++) if (isIt(this.model.getTokenString(id), id)) return id
     return undefined
   }
 }
 
-/** How models spell these two tokens; llama.cpp does not expose the ids it finds. */
+/** The texts of these two tokens in different models, as llama.cpp does not expose the ids that it finds. */
 const repositoryTexts = ['<|repo_name|>', '<fim-repo>', '<repo_name>', '<reponame>']
 const fileTexts = ['<|file_sep|>', '<|file_separator|>', '<file_sep>']
 
