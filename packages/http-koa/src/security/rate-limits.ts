@@ -151,8 +151,8 @@ const flushMs = 250
 
 /** Counts tokens in sums, so that a counter elsewhere has one message a key and not one a token. */
 export class TokenSums {
+  /** What is not counted yet; while there is anything, its counting is due. */
   readonly #sums = new Map<string, number>()
-  #isDue = false
 
   constructor(
     private readonly counter: LimitCounter,
@@ -161,10 +161,8 @@ export class TokenSums {
 
   /** Counts tokens of a key, soon. */
   add(key: string, tokens: number): void {
+    if (this.#sums.size === 0) this.clock.at(this.clock.now() + flushMs, () => this.#flush())
     this.#sums.set(key, (this.#sums.get(key) ?? 0) + tokens)
-    if (this.#isDue) return
-    this.#isDue = true
-    this.clock.at(this.clock.now() + flushMs, () => this.#flush())
   }
 
   /** What a key has used, with what is not counted yet. */
@@ -177,7 +175,6 @@ export class TokenSums {
   }
 
   #flush(): void {
-    this.#isDue = false
     const sums = [...this.#sums]
     this.#sums.clear()
     // A counter that fails has said so to its owner's log; the tokens are then not counted.

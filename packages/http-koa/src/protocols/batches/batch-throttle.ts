@@ -92,10 +92,8 @@ export class BatchThrottle implements RequestObserver, Throttle {
     return {
       onEvent: ({ type }) => void (type === 'token' && answered()),
       onEnd: () => {
-        if (--this.#clients > 0) return answered()
-        isAnswered = true
-        this.#awaiting = 0
-        this.#enter({ is: 'free' })
+        answered()
+        if (--this.#clients === 0) this.#enter({ is: 'free' })
       },
     }
   }
