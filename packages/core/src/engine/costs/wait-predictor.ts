@@ -26,23 +26,19 @@ const memory = 0.98
 @injectable()
 export class FcfsWaitPredictor implements WaitPredictor {
   readonly #answers = new AnswerLengths()
-  /** The measured time of the loop's turns. */
+  /** The measured time of the loop's turns, and the predicted time of their steps. */
   #seenMs = 1
-  /** The predicted time of their steps. */
   #plannedMs = 1
   /** The ratio of measured to predicted time. */
   #slowness = 1
-  /** The predicted time of prompt chunks. */
+  /** The predicted time of prompt chunks, and the number of their tokens. */
   #chunksMs = 0
-  /** The tokens of these chunks. */
   #chunkTokens = 0
-  /** Computed prompt tokens. */
+  /** Computed prompt tokens, and the number of chunks in which they were computed. */
   #promptTokens = 512
-  /** The number of chunks in which they were computed. */
   #promptParts = 1
-  /** Generated tokens. */
+  /** Generated tokens, and the number of decodes that they took: fewer, where drafts are accepted. */
   #answerTokens = 1
-  /** The number of decodes that they took: fewer, where drafts are accepted. */
   #answerSteps = 1
   #queue: QueueModel | undefined
 
