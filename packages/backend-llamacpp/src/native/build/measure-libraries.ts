@@ -52,25 +52,29 @@ export async function measureLibraries<Name extends Candidate>(
   const llama = await openLlama('off', logger)
   const { most: threads } = chooseThreads(options.threads, llama.mathCores, cores, logger)
   const stopwatch = new Stopwatch(options.clock, options.cpuTime, threads)
-  const times = new Map<Name, Figures>()
+  const fastest = new Map<Name, readonly number[]>()
   for (let round = 0; round < rounds; round++) {
     for (const [index, [name, library]] of [...libraries].entries()) {
       signal.throwIfAborted()
-      const figures = await measureOnce(options, library, threads, stopwatch)
-      times.set(name, best(figures, times.get(name)))
+      const rates = await measureOnce(options, library, threads, stopwatch)
+      const before = fastest.get(name) ?? rates
+      const faster = rates.map((rate, index) => Math.max(rate, before[index]!))
+      fastest.set(name, faster)
       onProgress?.((round + (index + 1) / libraries.size) / rounds)
     }
   }
   const { cpuShare } = stopwatch
-  return { threads, cpuShare, figures: Object.fromEntries(times) as Record<Name, Figures> }
+  const figures = Array.from(fastest, ([name, [prefill, ...decode]]) => [name, { prefill, decode }])
+  return { threads, cpuShare, figures: Object.fromEntries(figures) as Record<Name, Figures> }
 }
 
+/** The tokens per second of one library: of the prompt, then of each width. */
 async function measureOnce(
   { modelPath, logger, signal }: MeasureOptions<Candidate>,
   library: string | undefined,
   threads: number,
   stopwatch: Stopwatch,
-): Promise<Figures> {
+): Promise<number[]> {
   const llama = await openLlama('off', logger)
   const contextSize = widest * cellsPerSequence
   const place = { gpuLayers: 0, contextSize, mmap: true, mlock: false, ignoreMemory: true }
@@ -114,13 +118,13 @@ async function measureOnce(
 type Pass = (width: number, position: number, count: number) => Promise<number>
 
 /** The tokens per second of a prompt, after one that is not counted, and of decodes by the median of the steps. */
-async function measurePasses(context: NativeContext, pass: Pass): Promise<Figures> {
+async function measurePasses(context: NativeContext, pass: Pass): Promise<number[]> {
   let promptMs = 0
   for (let nth = 0; nth < 2; nth++) {
     promptMs = await pass(1, 0, promptTokens)
     context.disposeSequence(0)
   }
-  const decode: number[] = []
+  const rates = [(1000 * promptTokens) / promptMs]
   for (const width of measuredWidths) {
     const times: number[] = []
     for (let step = 0; step < unmeasuredSteps + measuredSteps; step++) {
@@ -128,10 +132,9 @@ async function measurePasses(context: NativeContext, pass: Pass): Promise<Figure
     }
     for (let sequence = 0; sequence < width; sequence++) context.disposeSequence(sequence)
     const sorted = times.slice(unmeasuredSteps).sort((a, b) => a - b)
-    decode.push((1000 * width) / sorted[measuredSteps >> 1]!)
+    rates.push((1000 * width) / sorted[measuredSteps >> 1]!)
   }
-  const prefill = (1000 * promptTokens) / promptMs
-  return { prefill, decode: decode as [number, number, number] }
+  return rates
 }
 
 /** Times forward passes. */
@@ -158,13 +161,5 @@ class Stopwatch {
     this.#wall += wall
     this.#cpu += cpu
     return this.threads === 1 ? cpu : wall
-  }
-}
-
-function best(one: Figures, other: Figures = one): Figures {
-  const decode = one.decode.map((rate, index) => Math.max(rate, other.decode[index]!))
-  return {
-    prefill: Math.max(one.prefill, other.prefill),
-    decode: decode as [number, number, number],
   }
 }
