@@ -3,16 +3,16 @@ import { type PassCosts, SlotLayout } from './pass-costs.js'
 import type { SlotCells } from './slot-cells.js'
 import type { StepPass } from './step-batch.js'
 
-/** What is computed along: its logits are not wanted, so any token will do. */
+/** The token to fill up with: its logits are not used, so any token will do. */
 const filler: TokenId = 0
 
 /**
- * Tiles round differently. Behind fewer tokens they gain hardly anything, and short conversations are computed
- * the same each time.
+ * Slots with fewer tokens are not filled up to whole tiles: they would gain hardly anything, and as tiles round
+ * differently, short conversations would not be computed the same each time.
  */
 const leastTiled = 256
 
-/** What a {@link BatchFiller} works with. */
+/** The parts of a {@link BatchFiller}. */
 interface BatchFillerParts {
   readonly cells: Pick<SlotCells, 'length' | 'canSpare' | 'rollBack'>
   readonly limits: Pick<BackendLimits, 'slots' | 'batchSize'>
@@ -21,9 +21,9 @@ interface BatchFillerParts {
 }
 
 /**
- * Adds tokens to a batch with which it is computed sooner, by costs learned from its passes, and takes
- * them off the slots again: short chunks become whole tiles, idle slots between decodes join them, and
- * chunks beside each other become equally long, and so do sequences that verify drafts and those between them.
+ * Adds tokens to a batch so that it is computed faster, by costs learned from its passes, and removes them from the slots
+ * again: short chunks become whole tiles, idle slots between decodes join them, and chunks, or sequences that verify
+ * drafts, get equal lengths.
  */
 export class BatchFiller {
   readonly #layout: SlotLayout
@@ -35,7 +35,7 @@ export class BatchFiller {
     this.#layout = new SlotLayout(parts.cells, costs)
   }
 
-  /** The items of the batch in their order, some of them longer, and further ones. */
+  /** The items of the batch in their order, some of them longer, followed by additional ones. */
   filled(batch: readonly BatchItem[]): readonly BatchItem[] {
     const { kvUnified } = this.parts
     if (!kvUnified && isOfDrafts(batch)) {
@@ -58,13 +58,13 @@ export class BatchFiller {
     }
   }
 
-  /** How long a pass that decodes these items will take; NaN for others, and where it is not known. */
+  /** Predicted milliseconds of a pass that decodes these items; NaN for other passes, and if unknown. */
   forecastMs(items: readonly BatchItem[], { order, isDecode }: StepPass): number {
     if (!isDecode || !this.costs.hasLearned('decode')) return NaN
     return this.costs.of('decode', passedOf(items, order))
   }
 
-  /** All passes of a batch, computed as these items, took this long: what is beyond the batch is taken off. */
+  /** The batch was computed as these items, in `ms`: removes the added tokens from the slots. */
   onComputed(batch: readonly BatchItem[], items: readonly BatchItem[], ms: number): void {
     if (isOfDrafts(batch)) this.costs.observe('drafts', items, ms)
     for (const [index, { slot, tokens }] of items.entries()) {
@@ -72,14 +72,14 @@ export class BatchFiller {
     }
   }
 
-  /** Milliseconds that a step loses with sequences in these slots. */
+  /** Milliseconds that a step takes longer with sequences in these slots. */
   lostMs(used: readonly SlotId[]): number {
     return this.parts.kvUnified ? 0 : this.#layout.lostMs(used)
   }
 
   /**
-   * On the CPU, llama.cpp computes flash attention in tiles of queries, and a chunk with fewer query by query:
-   * behind some hundred tokens that takes longer than a tile, the rest of which may be any tokens.
+   * Fills chunks up to whole tiles. On the CPU, llama.cpp computes flash attention in tiles of queries, and shorter chunks
+   * query by query: behind a few hundred tokens that takes longer than a whole tile.
    */
   #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
     const { tile } = this.costs
@@ -102,8 +102,8 @@ export class BatchFiller {
   }
 
   /**
-   * Chunks of different lengths are several passes over the weights, too, each hardly shorter on a GPU than one of all: the
-   * shorter ones become as long as another one. None becomes a tile, which rounds differently.
+   * Makes chunks equally long. Chunks of different lengths need several passes over the weights, each of which takes a GPU
+   * hardly less time than a single pass for all. No chunk is filled up to a tile, which would round differently.
    */
   #equallyLong(batch: readonly BatchItem[]): readonly BatchItem[] {
     const { tile } = this.costs
@@ -127,9 +127,8 @@ export class BatchFiller {
   }
 
   /**
-   * llama.cpp puts only sequences into one pass over the weights whose ids follow each other and that compute
-   * equally many tokens: where some verify drafts between others that do not, there is a pass for each few of
-   * them. With further tokens all of them are one.
+   * Makes decodes equally long. llama.cpp only joins sequences with consecutive ids and equally many tokens in a pass over
+   * the weights, so sequences that verify drafts between others that do not would need several passes.
    */
   #inOnePass(batch: readonly BatchItem[]): readonly BatchItem[] | undefined {
     const length = Math.max(...batch.map(({ tokens }) => tokens.length))
@@ -156,7 +155,7 @@ export class BatchFiller {
     return { slot, position: this.parts.cells.length(slot), tokens: [filler], outputs: [] }
   }
 
-  /** Whether a slot can compute as many tokens that are taken off again. */
+  /** Whether a slot can compute this many tokens that are removed again. */
   #canSpare(slot: SlotId, tokens: number): boolean {
     return slot < this.parts.limits.slots && this.parts.cells.canSpare(slot, tokens)
   }

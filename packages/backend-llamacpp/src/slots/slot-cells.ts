@@ -2,41 +2,41 @@ import { type CellPool, CllmError, type SlotId } from '@cllm/core'
 import { cutsAnywhere, type MemoryKind } from '../model/model-shape.js'
 import type { LogitsContext, NativeContext } from '../native/native-context.js'
 
-/** Vectors in a slot that take other positions than as many tokens, or none without the others. */
+/** A run of vectors in a slot that takes other positions than as many tokens, or must be computed as a whole. */
 export interface PlacedRun {
-  /** The index of the first in the slot. */
+  /** The index of the first vector in the slot. */
   readonly start: number
   readonly length: number
-  /** Positions that they take. */
+  /** The number of positions that the run takes. */
   readonly positions: number
-  /** Whether llama.cpp keeps all of them at the position of the first. */
+  /** Whether llama.cpp stores all of them at the position of the first. */
   readonly isGrid: boolean
 }
 
-/** What a model's memory is like. */
+/** The properties of a model's memory. */
 interface CellOptions extends MemoryKind {
-  /** Whether a copy's data is there only after the next forward pass. */
+  /** Whether a copy's data is only there after the next forward pass. */
   readonly copiesLate: boolean
   /** Cells of each slot. */
   readonly slotSize: number
   /** The cells that all slots share; default: each has its own. */
   readonly pool?: CellPool
-  /** The context, where tokens can be taken out of its sequences; undefined: they cannot. */
+  /** The context, if it can shift; undefined: it cannot. */
   readonly shifting: LogitsContext | undefined
 }
 
 /**
- * The KV cells of the slots and how many tokens each holds. All calls to llama.cpp that take a
- * sequence id go through here, since an unknown one would end the process.
+ * The KV cells of the slots, and the number of tokens in each. All calls to llama.cpp with a sequence id go through here,
+ * since an unknown one would end the process.
  */
 export class SlotCells {
   readonly #lengths: number[]
-  /** Those of each slot, rising. */
+  /** By slot: its runs, in rising order. */
   readonly #runs: PlacedRun[][]
   readonly #canUndo: boolean
   /** Whether the next forward pass moves tokens. */
   #isShifting = false
-  /** Copies whose data the next forward pass moves. */
+  /** Copies whose data is moved by the next forward pass. */
   readonly #copies: { readonly from: SlotId; readonly to: SlotId }[] = []
 
   constructor(
@@ -49,7 +49,7 @@ export class SlotCells {
     this.#canUndo = cutsAnywhere(options)
   }
 
-  /** How many more tokens fit where all slots share their cells. */
+  /** How many more tokens fit into the pool, if all slots share their cells. */
   get freeTokens(): number | undefined {
     return this.options.pool?.free
   }
@@ -70,7 +70,7 @@ export class SlotCells {
     this.#resize(slot, length)
   }
 
-  /** The runs of the slot, which a state does not tell of. */
+  /** The runs of the slot, which a saved state does not contain. */
   runs(slot: SlotId): readonly PlacedRun[] {
     return this.#runs[slot] ?? []
   }
@@ -81,7 +81,7 @@ export class SlotCells {
     this.#runs[slot] = [...others, run]
   }
 
-  /** The position in llama.cpp of the token with an index in the slot; of a vector in a grid, that of the first. */
+  /** llama.cpp's position of the token with this index in the slot; of a vector in a grid, the position of the first. */
   positionOf(slot: SlotId, index: number): number {
     let position = index
     for (const { start, length, positions, isGrid } of this.#runs[slot] ?? []) {
@@ -97,7 +97,7 @@ export class SlotCells {
     this.#resize(slot, 0)
   }
 
-  /** Removes the cells from `length` on, or all cells if the model's memory cannot remove a part. */
+  /** Removes the tokens from `length` on, or all tokens if the model's memory cannot remove a part. */
   truncate(slot: SlotId, length: number): number {
     const held = this.length(slot)
     if (length >= held) return held
@@ -111,8 +111,8 @@ export class SlotCells {
   }
 
   /**
-   * Takes tokens out of a slot of a context that can shift.
-   * @throws CllmError `backend_failed` when llama.cpp cannot, and the slot is as before
+   * Removes tokens from the middle of a slot, in a context that can shift.
+   * @throws CllmError `backend_failed` if llama.cpp cannot; the slot is as before
    */
   shift(slot: SlotId, keep: number, discard: number): void {
     const held = this.length(slot)
@@ -131,7 +131,7 @@ export class SlotCells {
     this.#resize(slot, held - discard)
   }
 
-  /** Whether a forward pass can be left and undone: where it moves tokens, it would have by half. */
+  /** Whether a forward pass can be interrupted and undone: not one that also shifts tokens, which may be half done. */
   get canLeavePass(): boolean {
     return this.#canUndo && !this.#isShifting
   }
@@ -139,7 +139,7 @@ export class SlotCells {
   /** Undoes what a failed forward pass may have left in the slot. */
   rollBack(slot: SlotId): void {
     const length = this.length(slot)
-    // parts of a run cannot be told from each other
+    // a part of a run cannot be removed
     if (this.#runAt(slot, length) !== undefined) return this.emptied(slot)
     this.#resize(slot, length)
     const last = this.context.getSequenceKvCacheMaxPosition(slot)
@@ -160,7 +160,7 @@ export class SlotCells {
     return this.truncate(to, length)
   }
 
-  /** Whether the data of the slot is there, and not only promised by a copy. */
+  /** Whether the slot's data is there, and not only after the next forward pass. */
   canRead(slot: SlotId): boolean {
     return this.length(slot) > 0 && this.#copies.every(({ to }) => to !== slot)
   }
@@ -170,7 +170,7 @@ export class SlotCells {
     return this.#copies.every(({ from, to }) => from !== slot && to !== slot)
   }
 
-  /** Whether `tokens` can be computed behind those of the slot and be taken off again, with all as it was. */
+  /** Whether `tokens` tokens can be computed behind the slot's content and removed again without a trace. */
   canSpare(slot: SlotId, tokens = 1): boolean {
     if (!this.#canUndo || this.options.pool !== undefined) return false
     const length = this.length(slot)
@@ -179,8 +179,8 @@ export class SlotCells {
   }
 
   /**
-   * Notes that a state of `length` tokens was restored: a checkpoint leaves cells behind it. Returns
-   * whether it is there, or else empties the slot.
+   * Notes that a state of `length` tokens was restored, and removes cells that a checkpoint leaves behind it. If that
+   * fails, empties the slot and returns false.
    */
   restored(
     slot: SlotId,
@@ -199,7 +199,7 @@ export class SlotCells {
     return false
   }
 
-  /** Empties a slot that may hold anything. */
+  /** Empties a slot with unknown content. */
   emptied(slot: SlotId): void {
     this.context.disposeSequence(slot)
     this.#resize(slot, 0)
@@ -212,7 +212,7 @@ export class SlotCells {
     return length > 0 && isBetween && !this.options.isRecurrent && this.#seesBack(slot, length)
   }
 
-  /** The run that an index is within. */
+  /** The run that contains an index. */
   #runAt(slot: SlotId, index: number): PlacedRun | undefined {
     return this.runs(slot).find(({ start, length }) => start < index && index < start + length)
   }
@@ -232,8 +232,8 @@ export class SlotCells {
   }
 
   /**
-   * A sliding window must still hold what the next token looks back at. Where cells are gone and no
-   * window is known, nobody knows how far that is.
+   * Whether a sliding window still has all tokens that the next one attends to. If cells are gone and the window's size is
+   * unknown, that is unknown, too.
    */
   #seesBack(slot: SlotId, length: number): boolean {
     const first = this.context.getSequenceKvCacheMinPosition(slot)

@@ -2,20 +2,20 @@ import { type BackendLimits, type BatchItem, CllmError, type TokenId } from '@cl
 import type { SlotCells } from './slot-cells.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
-/** A part of a batch that llama.cpp gets as one, in the order in which it wants it. */
+/** A part of a batch that llama.cpp gets at once, in the order that it needs. */
 export interface StepPass {
-  /** Indexes of the caller's items by rising slot. */
+  /** Indexes of the caller's items, by rising slot. */
   readonly order: readonly number[]
-  /** Tokens in all. */
+  /** The number of tokens. */
   readonly tokens: number
   /** Whether each item is a single token. */
   readonly isDecode: boolean
 }
 
-/** What a step must keep to. */
+/** The limits of a step. */
 type StepLimits = Pick<BackendLimits, 'batchSize' | 'contextSize' | 'outputs'>
 
-/** The positions of an item whose logits are wanted, rising: to draw from, or to score a token with. */
+/** The positions of an item whose logits are needed, in rising order: for sampling or for scoring. */
 export function wantedPositions({ outputs, scores }: BatchItem): readonly number[] {
   if (scores === undefined) return outputs
   const scored = scores.tokens.map((_, index) => scores.position + index)
@@ -25,11 +25,10 @@ export function wantedPositions({ outputs, scores }: BatchItem): readonly number
 /**
  * Checks a batch, so that llama.cpp cannot fail on it or end the process, and orders it.
  *
- * Decodes and prompt chunks are passes of their own. Together llama.cpp would make two passes of them
- * as well, the first with one token of each sequence: a chunk of 64 would so become one of 63, and
- * flash attention on the CPU, which computes queries in tiles of 64, would be three times slower. With
- * a unified KV cache they are one pass, and so are sequences of equally many tokens. Drafts are short, and stay
- * with the decodes.
+ * Decodes and prompt chunks are separate passes. Given together, llama.cpp would make two passes as well, the first with
+ * one token of each sequence: a chunk of 64 would become one of 63, and flash attention on the CPU, which computes queries
+ * in tiles of 64, would be three times slower. With a unified KV cache they are one pass, and so are sequences with equally
+ * many tokens. Drafts are short, and stay with the decodes.
  * @param kvUnified - whether all sequences share their cells
  * @throws CllmError `invalid_token` or `backend_failed`
  */
@@ -81,7 +80,7 @@ export function orderBatch(
 
 type Pass = { -readonly [Key in keyof StepPass]: StepPass[Key] } & { readonly order: number[] }
 
-/** Cuts what is computed together where the wanted logits would be more than `most`. */
+/** Adds passes, split so that each has at most `most` logits. */
 function addPasses(
   passes: Pass[],
   batch: readonly BatchItem[],
@@ -137,7 +136,7 @@ function checkItem(
     }
     for (const token of scores.tokens) vocabulary.check(token)
   }
-  // Behind the drafts, there may be tokens that are only computed along.
+  // Behind the drafts there may be tokens that only fill the batch up.
   if (drafts > 0 && (outputs.length !== drafts + 1 || outputs.at(-1) !== outputs[0]! + drafts)) {
     throw failed(`slot ${slot} wants outputs before and at each of its ${drafts} drafts`)
   }
@@ -149,8 +148,8 @@ function checkItem(
 const failed = (message: string): CllmError => new CllmError('backend_failed', message)
 
 /**
- * Whether the token that was drawn as the `nth`, from 1, is not the draft in its place: what is
- * computed behind it belongs to another text.
+ * Whether the `nth` sampled token, from 1, differs from the draft token in its place, so that everything computed behind
+ * it is rejected.
  */
 export function isRefuted(
   { position, tokens, outputs, drafts = 0 }: BatchItem,

@@ -4,11 +4,11 @@ import type { LogitsContext } from '../native/native-context.js'
 import type { StepPass } from '../slots/step-batch.js'
 import type { ThreadRange } from './cores.js'
 
-/** The number of threads that proved best, and the cores that other processes left free then. */
+/** The number of threads that was fastest, and the number of cores that other processes left free at that time. */
 const chosen = z.object({ threads: z.int().min(1), freeCores: z.number() })
 const chosenOfBoth = z.object({ decodes: chosen, prompts: chosen }).partial()
 
-/** Runs each pass of a context on as many threads as are fastest at the time. */
+/** Runs each pass of a context on the number of threads that is fastest at the time. */
 export class AdaptiveThreads {
   readonly #decodes: ThreadTuner
   readonly #prompts: ThreadTuner
@@ -37,7 +37,7 @@ export class AdaptiveThreads {
     tuner.observe(this.#threads, pass.tokens, ms)
   }
 
-  /** What proved best, as JSON. */
+  /** The fastest numbers, as JSON. */
   learned(): z.output<typeof chosenOfBoth> {
     return defined({ decodes: this.#decodes.best, prompts: this.#prompts.best })
   }
@@ -50,37 +50,37 @@ export class AdaptiveThreads {
   }
 }
 
-/** A pass that takes this many times as long as those before it is slowed by something. */
+/** A pass that takes this many times as long as those before counts as slow. */
 const slow = 1.5
-/** Passes that show something: one alone may be late by chance. */
+/** The fewest passes from which something is concluded, as a single one may be late by chance. */
 const enoughPasses = 2
-/** Milliseconds that they take together at least: the shorter passes are, the more they differ by chance. */
+/** The least total time of these passes in milliseconds: the shorter passes are, the more they vary. */
 const enoughMs = 20
-/** A trial that took this many times as long, for a quarter of that time, ends at once. */
+/** A trial that is slower by this factor for a quarter of that time ends early. */
 const hopeless = 1.3
-/** What is tried must be this much quicker to be kept. */
+/** Another number is kept if its passes take less than this share of the time. */
 const better = 0.95
-/** The share of time that trials may cost, except where the machine's load calls for one. */
+/** The share of the time that trials may cost, unless the machine's load has changed. */
 const trialShare = 1 / 200
 /** Milliseconds between trials of fewer threads, and of more where cores are free. */
 const leastWait = { fewer: 10_000, more: 500 }
-/** Milliseconds between two questions whether to try another number: reading the load delays a pass. */
+/** The interval in milliseconds at which a trial is considered, as reading the load delays a pass. */
 const questionMs = 500
 
-/** A lone stream does not notice that a pass takes up to this many times as long. */
+/** A trial beside a lone stream may slow its passes by at most this factor. */
 const unnoticed = 1.1
-/** What proved best holds while as many cores are free, but for this many. */
+/** The fastest number holds while the number of free cores differs by at most this. */
 const sameLoad = 0.5
 
-/** The most weight of a pass in the moving average, when it is as expected and when it is not. */
+/** The highest weight of a pass in the moving average. */
 const gradual = 1 / 8
 const sudden = 1 / 2
-/** Milliseconds of a pass that has as much; shorter ones have less. */
+/** The duration in milliseconds from which a pass has that weight; shorter ones have less. */
 const wholeMs = 30
-/** Passes that differ by more than this from the average show that something has changed. */
+/** Passes that differ from the average by more than this share show that something has changed. */
 const change = 0.3
 
-/** What a {@link ThreadTuner} starts with. */
+/** Options of {@link ThreadTuner}. */
 interface ThreadTunerOptions extends ThreadRange {
   readonly clock: Clock
   /** Cores that other processes leave free. */
@@ -88,31 +88,30 @@ interface ThreadTunerOptions extends ThreadRange {
 }
 
 /**
- * Finds how many threads compute fastest, and follows the machine. llama.cpp's threads wait for each
- * other hundreds of times a pass, so one that shares its core with another process delays them all:
- * with a busy neighbour on one of two cores, one thread is three times as fast as two. What passes
- * cost is measured as they run; another number is tried when passes become slow, when the system
- * counts more free cores than are used, and seldom otherwise. A lone stream would notice the latter, and
- * has none of them.
+ * Finds the number of threads that computes fastest, and follows the machine's load. llama.cpp's threads wait for each
+ * other hundreds of times per pass, so one that shares its core with another process delays all: with a busy process on
+ * one of two cores, one thread is three times as fast as two. Passes are measured as they run. Another number is tried
+ * when passes become slow, when more cores are free than are used, and seldom otherwise; never for the last reason beside
+ * a lone stream, which would notice.
  *
  * One tuner for decodes and one for prompts, whose best numbers differ.
  */
 export class ThreadTuner {
-  /** What the last trial showed, here or in an earlier process; undefined: there was none. */
+  /** The result of the last trial, in this or an earlier process; undefined: there was none. */
   best: z.output<typeof chosen> | undefined
-  /** Milliseconds of a token in passes of each size on each number of threads: moving averages. */
+  /** Moving averages of the milliseconds per token, by size of the pass and number of threads. */
   readonly #costs = new Map<number, { each: number; passes: number }>()
   #threads: number
   #hasBegun = false
-  /** Slow passes in a row. */
+  /** Consecutive slow passes. */
   #slow = noPasses
   #trial: Trial | undefined
   #next: Record<Direction, number>
-  /** When it is asked again what to try, unless passes become slow before. */
+  /** When a trial is considered next, unless passes become slow before. */
   #asksAt = 0
-  /** When it is known how many cores are free since the last trial. */
+  /** When the load since the last trial is known. */
   #notesAt = Infinity
-  /** Free cores when more threads were tried last in vain. */
+  /** The number of free cores when more threads were last tried in vain. */
   #freeInVain = -Infinity
 
   constructor(private readonly options: ThreadTunerOptions) {
@@ -123,7 +122,7 @@ export class ThreadTuner {
 
   /**
    * Threads for the next pass of this many tokens.
-   * @param isAlone - whether it is of one stream, which waits for each of its passes
+   * @param isAlone - whether the pass is for a lone stream, which waits for each of its passes
    */
   next(size: number, isAlone: boolean): number {
     if (this.options.most === 1) return 1
@@ -137,8 +136,8 @@ export class ThreadTuner {
   }
 
   /**
-   * Begins with what is best under the load, once that is seen: while the model was loaded, the process that
-   * started this one computed, too.
+   * Chooses the number to begin with once the load is known. That is not at the start, as the process that started this
+   * one was busy while the model was loaded.
    */
   #begin(): void {
     const { freeCores } = this.options.load
@@ -151,7 +150,7 @@ export class ThreadTuner {
     this.#hasBegun = true
   }
 
-  /** What is to be tried now. */
+  /** Whether to try more or fewer threads now. */
   #direction(isAlone: boolean): Direction | undefined {
     const threads = this.#threads
     if (threads > 1 && isEnough(this.#slow)) return 'fewer'
@@ -165,7 +164,7 @@ export class ThreadTuner {
     }
     if (threads > 1) {
       const isGrave = isAlone && threads / (threads - 1) > unnoticed
-      // Also before a trial is due: a look after a long time would tell of all of it.
+      // Read even before a trial is due, as each reading covers the time since the last one.
       const mayTry = !isGrave || load.freeCores < threads - 0.5
       if (now >= this.#next.fewer && mayTry) return 'fewer'
     }
@@ -208,7 +207,7 @@ export class ThreadTuner {
     this.#freeInVain = -Infinity
     if (isBetter) {
       this.#threads = threads
-      // The way back is not better; further on may be.
+      // Going back cannot be better; going further may be.
       this.#next = { ...this.#next, fewer: now + leastWait.fewer, more: now + leastWait.more }
       this.#next[direction] = now
       return
@@ -220,12 +219,12 @@ export class ThreadTuner {
 
 type Direction = 'fewer' | 'more'
 
-/** Some passes on another number of threads, compared with what they would have taken. */
+/** A trial: some passes on another number of threads, compared with their expected times. */
 class Trial {
   readonly threads: number
   #passes = 0
   #compared = noPasses
-  /** Every other one of them: neither half alone shows that the whole is better. */
+  /** The passes in two alternating halves: both must be faster. */
   readonly #halves = [noPasses, noPasses]
   lostMs = 0
 
@@ -236,7 +235,7 @@ class Trial {
     this.threads = direction === 'more' ? from + 1 : from - 1
   }
 
-  /** Learns from a pass; returns whether the other number is better, undefined before that is known. */
+  /** Adds a pass; returns whether the other number is faster, undefined while that is unknown. */
   observe(ms: number, usual: number | undefined): boolean | undefined {
     this.#passes++
     if (usual !== undefined) {
@@ -253,7 +252,7 @@ class Trial {
   }
 }
 
-/** Some passes: how many, what they took, and what they would have taken. */
+/** Sums over some passes: their number, their time, and their expected time. */
 interface Passes {
   readonly passes: number
   readonly ms: number
@@ -272,7 +271,7 @@ const isQuicker = ({ ms, usual }: Passes): boolean => ms < better * usual
 
 const isEnough = ({ passes, ms }: Passes): boolean => passes >= enoughPasses && ms >= enoughMs
 
-/** Prompts hardly ever have the same length: sizes above 16 are taken together by half powers of two. */
+/** Sizes above 16 are grouped by half powers of two, as prompts hardly ever have the same length. */
 function keyOf(threads: number, size: number): number {
   const bucket = size <= 16 ? size : 16 + Math.round(2 * Math.log2(size / 16))
   return 128 * threads + bucket

@@ -6,19 +6,18 @@ import type { Clock, Logger } from '@cllm/core'
 export interface CoreShare {
   /** Logical cores that its process may use: those of the machine, or of its container. */
   readonly cores: number
-  /** Engines that may compute at once on them. */
+  /** The number of engines that may compute on them at once. */
   readonly engines: number
 }
 
 /**
- * Threads of a forward pass. llama.cpp's threads wait for one another at every layer by spinning: with
- * one for each core, any other work on one of them makes all others wait for a time slice, hundreds of
- * times a token. So by default there is one for each core that helps, less than the logical cores by
- * one, and engines that may compute at once share them. What is asked for is kept, up to one for each
- * logical core.
+ * The number of threads of a forward pass. llama.cpp's threads wait for each other at every layer by spinning: with one
+ * for each core, any other work on a core makes all threads wait for a time slice, hundreds of times per token. So the
+ * default is one for each core that helps, but at least one less than the logical cores, and engines that may compute at
+ * once share them. A setting is kept, up to one for each logical core.
  *
  * @param asked - the `threads` setting, if any
- * @param mathCores - cores that llama.cpp counts as useful: physical ones, without efficiency cores
+ * @param mathCores - the cores that llama.cpp counts as useful: physical ones, without efficiency cores
  */
 export function threadsFor(
   asked: number | undefined,
@@ -29,17 +28,17 @@ export function threadsFor(
   return Math.max(1, Math.floor(Math.min(mathCores, cores - 1) / engines))
 }
 
-/** How many threads an engine starts with, and how many it may take when the machine has room. */
+/** The number of threads that an engine starts with, and the most that it may use when cores are free. */
 export interface ThreadRange {
   readonly start: number
-  /** The same on a machine on which nothing else computes. */
+  /** The number to start with on a machine without other load. */
   readonly startAlone: number
   readonly most: number
 }
 
 /**
- * The range of {@link threadsFor}: without a setting all cores that help may be taken while other
- * processes leave them free. Warns where more are asked for than there are cores.
+ * The range around {@link threadsFor}: without a setting, all cores that help may be used while other processes leave them
+ * free. Warns if the setting is larger than the number of cores.
  */
 export function chooseThreads(
   asked: number | undefined,
@@ -61,12 +60,12 @@ export function chooseThreads(
   return { start, startAlone: start, most: start }
 }
 
-/** Milliseconds between two looks at the machine: its counters tick every 10 ms. */
+/** The interval in milliseconds at which the machine's counters are read; they tick every 10 ms. */
 const interval = 200
-/** A look over more milliseconds tells of the past if this process was idle. */
+/** A reading over more milliseconds is out of date if this process was idle. */
 const past = 5 * interval
 
-/** Time that cores have worked so far, in milliseconds over all of them. */
+/** The time that all cores together have worked so far, in milliseconds. */
 interface CoreTime {
   readonly cores: number
   /** For any process. */
@@ -75,7 +74,7 @@ interface CoreTime {
   readonly ownMs: number
 }
 
-/** How much of the machine other processes use, by the system's own count. */
+/** How much of the machine other processes use, by the system's counters. */
 export class MachineLoad {
   #last: { readonly at: number; readonly time: CoreTime }
   #idle = Infinity
@@ -87,7 +86,7 @@ export class MachineLoad {
     this.#last = { at: clock.now(), time: read() }
   }
 
-  /** Cores that other processes left free lately; `Infinity` before that is known. */
+  /** The number of cores that other processes have left free lately; `Infinity` while unknown. */
   get freeCores(): number {
     const at = this.clock.now()
     const last = this.#last
@@ -97,7 +96,7 @@ export class MachineLoad {
     const ownMs = time.ownMs - last.time.ownMs
     const others = Math.max(0, time.busyMs - last.time.busyMs - ownMs)
     const free = time.cores - others / (at - last.at)
-    // What computed while this process was idle may have ended since; the next look shows it.
+    // Processes that computed while this one was idle may have ended; the next reading tells.
     const wasIdle = at - last.at > past && ownMs < (at - last.at) / 2
     if (!wasIdle || free > this.#idle) this.#idle = free
     return this.#idle
