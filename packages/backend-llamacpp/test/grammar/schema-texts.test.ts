@@ -499,7 +499,7 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
   ],
   'a limit of as many digits as are written': [
     { type: 'number', minimum: 0.5, maximum: 999_999_999_999_999 },
-    [0.5, 12.5, 999_999_999_999_999],
+    [0.5, 12.345_678, 123_456_789.25, 999_999_999_999_999],
     [0.4],
   ],
   'a limit that is nearly nothing': [

@@ -80,7 +80,9 @@ function fractionsOf({ minimum, maximum }: Bounds): { decimals: number; further:
     ({ digits, decimals }) => String(digits).replace('-', '').length - decimals,
   )
   const left = precision - Math.max(1, ...wholes.filter((digits) => digits <= precision))
-  const decimals = Math.min(needed, furtherDigits + 2)
+  const most = furtherDigits + 2
+  // of limits that leave no room for further ones, smaller numbers have more decimals
+  const decimals = left > needed ? Math.min(needed, most) : most
   return { decimals, further: Math.max(0, Math.min(furtherDigits, left - decimals)) }
 }
 
