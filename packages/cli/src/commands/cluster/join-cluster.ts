@@ -37,6 +37,9 @@ export async function usingBus<T>(
   }
 }
 
+/** Paths of what the processes that load models do. */
+const ofWorkers = /^(model|engine|scheduler\.policy)\b/
+
 /** A name that no other process has or had. */
 export const processName = (): string => `${hostname()}-${randomBytes(4).toString('hex')}`
 
@@ -46,7 +49,7 @@ export const processName = (): string => `${hostname()}-${randomBytes(4).toStrin
  * @throws `cluster_unavailable`, and `invalid_configuration` for the router
  */
 export async function servedByCluster(
-  { config }: LoadedConfig,
+  { config, sources }: LoadedConfig,
   { registry, logger }: LoadingParts,
 ): Promise<Served> {
   const { workers, router, router_options: options } = config.cluster
@@ -54,6 +57,11 @@ export async function servedByCluster(
     const message = '--workers: the front of a cluster has no engine; `cllm worker` has'
     throw new CllmError('invalid_configuration', message)
   }
+  // No error: one file may be for fronts and workers.
+  const idle = [...sources].flatMap(([path, source]) =>
+    source !== 'default' && ofWorkers.test(path) ? [path] : [],
+  )
+  if (idle.length > 0) logger.warn({ settings: idle }, 'settings of workers do nothing at a front')
   const createRouter = () => registry.routers.create(router, options)
   createRouter()
   const bus = await connectBus(config.cluster, logger)

@@ -553,9 +553,11 @@ t.test('a front that may not open the batches ends', { skip: missing ?? false },
   const server = await RedisServer.start('--user', 'front', ...rights)
   t.teardown(async () => await server.kill())
   const there = ['--cluster', server.urlFor('front', 'FRONT'), '--cluster-batches']
-  const child = startPlain(t, ['serve', ...there], { CLLM_PORT: '0' })
+  const child = startPlain(t, ['serve', ...there, '--model', model], { CLLM_PORT: '0' })
   // Its output ends with it.
-  t.match(await text(child.stderr), /NOPERM.*users\.acl/)
+  const told = await text(child.stderr)
+  t.match(told, /NOPERM.*users\.acl/)
+  t.match(told, /"settings":\["model.spec"\].*settings of workers do nothing at a front/)
 })
 
 t.test('a key of a newer version is refused alone', { skip: missing ?? false }, async (t) => {
