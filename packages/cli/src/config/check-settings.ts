@@ -130,9 +130,8 @@ function* checkModels(find: Find): Generator<string> {
     yield* checkModel(label, model)
     const own: Find = (path) => {
       const key = path.replace('engine.', '')
-      const ofAll = find(path)
-      if (!Object.hasOwn(model, key)) return ofAll
-      return { ...ofAll, label: `${label}: ${key}`, value: model[key as keyof ServedModel] }
+      const value = model[key as keyof ServedModel]
+      return value === undefined ? find(path) : { ...find(path), label: `${label}: ${key}`, value }
     }
     // those without a setting of this model are told of once
     for (const problem of checkEngine(own)) if (problem.includes(label)) yield problem

@@ -102,10 +102,8 @@ export class Counters implements EngineObserver {
     this.requests[endState(error)]++
   }
 
-  onEnded(
-    { preemptions, promptHeld: promptTokens, request }: Sequence,
-    { state, usage }: RequestEnd,
-  ): void {
+  onEnded(sequence: Sequence, { state, usage }: RequestEnd): void {
+    const { preemptions, promptHeld: promptTokens, request } = sequence
     const had = request.continued?.tokens.length
     this.countRequest(state, { ...usage, promptTokens }, preemptions, had)
   }

@@ -167,21 +167,17 @@ function completionChunks(
   const includeUsage = options?.include_usage ?? false
   const chunks = chunkWriter(head, includeUsage, write)
   const positions = echoes.map(() => ({ characters: 0 }))
-  const likely = (index: number, tokens: readonly PromptTokenLogprobs[]): string =>
-    tokens.length === 0 ? 'null' : JSON.stringify(textLogprobs(tokens, positions[index]))
   const send = (
     index: number,
     text: string,
-    finish: string | null = null,
-    logprobs: readonly PromptTokenLogprobs[] = [],
-    more = '',
-  ) =>
-    chunks.send(
-      `{"text":${JSON.stringify(text)},"index":${index},` +
-        `"logprobs":${likely(index, logprobs)},` +
-        `"finish_reason":${JSON.stringify(finish)}}`,
-      more,
-    )
+    finish_reason: string | null = null,
+    tokens: readonly PromptTokenLogprobs[] = [],
+    told: object | false = false,
+  ) => {
+    const logprobs = tokens.length === 0 ? null : textLogprobs(tokens, positions[index])
+    const more = told ? `,"timings":${JSON.stringify(told)}` : ''
+    chunks.send(JSON.stringify({ text, index, logprobs, finish_reason }), more)
+  }
   const ended: { readonly end: EndEvent }[] = []
   const timings = generations.map(
     ({ promptTokens }) => new StreamTimings(clock, promptTokens, showsProgress),
@@ -200,15 +196,13 @@ function completionChunks(
       const { promptLogprobs } = event
       if (promptLogprobs !== undefined) send(index, echoes[index] ?? '', null, promptLogprobs)
       if (event.type === 'end') {
-        const more = includeUsage ? '' : `,"timings":${JSON.stringify(timingsOf(event))}`
-        send(index, event.text, event.reason, [], more)
+        send(index, event.text, event.reason, [], !includeUsage && timingsOf(event))
         ended[index] = { end: event }
         return
       }
       const timed = fields.timings_per_token === true && timings[index]!.onToken()
       if (event.text === '' && event.logprobs === undefined) return
-      const more = timed ? `,"timings":${JSON.stringify(timed)}` : ''
-      send(index, event.text, null, event.logprobs && [event.logprobs], more)
+      send(index, event.text, null, event.logprobs && [event.logprobs], timed)
     },
     end: () => chunks.end(usageOf(ended, n), ended[0]!.end),
     fail: chunks.fail,
