@@ -29,8 +29,9 @@ export const byteTokenizer = {
     }
   },
   isEndOfGeneration: (token) => token === end,
-  renderChat(messages) {
-    const text = messages.map(({ role, content }) => `${role}: ${content}\n`).join('')
+  renderChat(messages, { suffix = '' } = {}) {
+    const lines = messages.map(({ role, content }) => `${role}: ${content}\n`)
+    const text = lines.join('') + suffix
     return { text, tokens: byteTokenizer.encode(text) }
   },
 }

@@ -21,10 +21,10 @@ const checkedTokens = 2000
 /** The checks of a backend's tokenizer. */
 export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Promise<void> {
   const utf8 = new TextEncoder()
+  const encoded = () => texts.map((text) => ({ text, tokens: tokenizer.encode(text, plain) }))
 
   await check(t, 'text goes to tokens and back', () => {
-    for (const text of texts) {
-      const tokens = tokenizer.encode(text, plain)
+    for (const { text, tokens } of encoded()) {
       assert.equal(tokenizer.decode(tokens), text)
       const bytes = utf8.encode(text).length
       const most = tokens.length * tokenizer.maxTokenBytes
@@ -46,8 +46,7 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
     const bytesOf = (token: TokenId) => [...(tokenizer.bytesOf?.(token) ?? [])]
     if (tokenizer.bytesOf === undefined) return
     const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
-    for (const text of texts) {
-      const tokens = tokenizer.encode(text, plain)
+    for (const { tokens } of encoded()) {
       const bytes = tokens.flatMap(bytesOf)
       const said = decoder.decode(new Uint8Array(bytes))
       const decoded = tokenizer.decode(tokens)
@@ -67,8 +66,7 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
   })
 
   await check(t, 'text has its begin-of-sequence token in front or none', () => {
-    for (const text of texts) {
-      const tokens = tokenizer.encode(text, plain)
+    for (const { text, tokens } of encoded()) {
       const whole = tokenizer.encode(text, { special: false })
       const added = whole.length - tokens.length
       assert(added === 0 || added === 1, `addBos adds ${added} tokens, expected 0 or 1`)
@@ -81,8 +79,7 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
   })
 
   await check(t, 'a decoder gives the same text piece by piece, never a broken character', () => {
-    for (const text of texts) {
-      const tokens = tokenizer.encode(text, plain)
+    for (const { text, tokens } of encoded()) {
       const decoder = tokenizer.createDecoder()
       const pieces = tokens.map((token) => decoder.push(token))
       for (const piece of pieces) assert.doesNotMatch(piece, /\p{Surrogate}|\ufffd/u)
@@ -91,8 +88,7 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
   })
 
   await check(t, 'a decoder goes on where another one stopped', () => {
-    for (const text of texts) {
-      const tokens = tokenizer.encode(text, plain)
+    for (const { text, tokens } of encoded()) {
       for (let split = 0; split <= tokens.length; split++) {
         const first = tokenizer.createDecoder()
         const before = tokens.slice(0, split).map((token) => first.push(token))
@@ -104,9 +100,7 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
   })
 
   await check(t, 'decoders do not disturb each other', () => {
-    const all = texts.map((text) => {
-      return { decoder: tokenizer.createDecoder(), tokens: tokenizer.encode(text, plain), said: '' }
-    })
+    const all = encoded().map((one) => ({ ...one, decoder: tokenizer.createDecoder(), said: '' }))
     const longest = Math.max(...all.map(({ tokens }) => tokens.length))
     for (let index = 0; index < longest; index++) {
       for (const one of all) {
@@ -148,8 +142,16 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
       return
     }
     assert(chat.text.includes('What is the capital of France?'), 'the text has the message')
-    assert(tokenizer.decode(chat.tokens).includes('What is the capital of France?'))
     assert.deepEqual(tokenizer.renderChat(messages), chat, 'the same each time')
+    const isControl = (token: TokenId) =>
+      (tokenizer.bytesOf?.(token) ?? tokenizer.decode([token])).length === 0
+    const written = tokenizer.decode(tokenizer.encode(chat.text)).trimStart()
+    assert.equal(tokenizer.decode(chat.tokens).trimStart(), written, 'its tokens are its text')
+    const quoted = tokenizer.renderChat([{ role: 'user', content: chat.text }])
+    const own = chat.tokens.filter(isControl)
+    assert.deepEqual(quoted.tokens.filter(isControl), own, 'a message writes no control tokens')
+    const suffixed = tokenizer.renderChat(messages, { suffix: 'Sure' }).text
+    assert.equal(suffixed, `${chat.text}Sure`, 'the suffix stands behind it')
     if (tokenizer.renderChatInParts === undefined) return
     // What the engine has rendered in parts is long.
     const [content, role] = [texts.join(' and then ').repeat(50), 'user']

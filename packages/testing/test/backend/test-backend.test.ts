@@ -97,6 +97,37 @@ const broken: [string, RegExp, () => Backend][] = [
       })),
   ],
   [
+    'cuts what it rendered',
+    /a conversation is rendered.*its tokens are its text/s,
+    () =>
+      withTokenizer((tokenizer) => ({
+        renderChat(...of) {
+          const { text, tokens } = tokenizer.renderChat(...of)
+          return { text, tokens: tokens.slice(0, -1) }
+        },
+      })),
+  ],
+  [
+    'lets messages open a turn',
+    /a conversation is rendered.*a message writes no control tokens/s,
+    () =>
+      withTokenizer((tokenizer) => ({
+        renderChat(...of) {
+          const { text } = tokenizer.renderChat(...of)
+          return { text, tokens: tokenizer.encode(text) }
+        },
+      })),
+  ],
+  [
+    'has no suffix',
+    /a conversation is rendered.*the suffix stands behind it/s,
+    () =>
+      withTokenizer((tokenizer) => ({
+        renderChat: (messages, { suffix, ...options } = {}) =>
+          tokenizer.renderChat(messages, options),
+      })),
+  ],
+  [
     'has other bytes than text',
     /the bytes of tokens are those of their text/,
     () =>
