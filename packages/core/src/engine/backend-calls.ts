@@ -67,6 +67,8 @@ export function checkTokenizer(tokenizer: Tokenizer): void {
       throw new TypeError(`push and end of createDecoder returned ${texts.join(' and ')}, no texts`)
     }
   } catch (cause) {
+    // It may take no text: its requests are told then.
+    if (CllmError.isInstance(cause)) return
     throw new CllmError('plugin_invalid', `The tokenizer: ${messageOf(cause)}`, { cause })
   }
 }
