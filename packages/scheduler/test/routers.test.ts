@@ -44,6 +44,9 @@ t.test('the suite finds what is wrong with a router', async (t) => {
     broken('first', (_, [one]) => ({ worker: one!.id })),
     broken('moody', (_, workers) => ({ worker: workers[(turn++ % 7) % workers.length]!.id })),
     broken('never', () => ({ holdMs: 10 })),
+    broken('long', (request, workers, now) =>
+      workers.every(({ open }) => open > 0) ? { holdMs: 1e9 } : usual.place(request, workers, now),
+    ),
     broken('silent', () => ({ refuse: '' })),
     broken('undefined', () => undefined as never),
     broken('async', () => Promise.reject(new Error('late')) as never),
@@ -69,6 +72,7 @@ t.test('the suite finds what is wrong with a router', async (t) => {
     )
     t.ok(failures.length > 0, `${defect.name}: ${failures[0]}`)
     const known = {
+      long: /held for 1000000000 ms, all are idle in/,
       slow: /it takes [\d.]+ ms/,
       undefined: /place: expected .* got undefined/,
       async: /place returned a promise/,

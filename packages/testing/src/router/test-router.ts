@@ -120,9 +120,12 @@ function leavesBusy(
 
 /** Asks once; the answer must be one that a front can carry out. */
 function ask(router: RouterPolicy, request: RoutedRequest, workers: SimulatedWorkers): Placement {
-  const placement = askRouter(router, request, workers.views(request), workers.now)
+  const views = workers.views(request)
+  const placement = askRouter(router, request, views, workers.now)
   if ('holdMs' in placement) {
-    assert(placement.holdMs > 0 && placement.holdMs < Infinity, `held for ${placement.holdMs} ms`)
+    const { holdMs } = placement
+    const most = Math.max(1000, ...views.map(({ waitMs }) => waitMs))
+    assert(holdMs > 0 && holdMs <= most, `held for ${holdMs} ms, all are idle in ${most} ms`)
   } else if ('refuse' in placement) {
     const { retryMs = 0 } = placement
     assert(retryMs >= 0 && retryMs < Infinity, `to come again in ${retryMs} ms`)
