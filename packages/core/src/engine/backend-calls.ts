@@ -59,7 +59,7 @@ export function checkBackend(backend: Backend): void {
  */
 export function checkTokenizer(tokenizer: Tokenizer): void {
   try {
-    const [token = 0] = synchronous(tokenizer.encode('a'), 'encode')
+    const [token = 0] = synchronous(tokenizer.encode('hello'), 'encode')
     synchronous(tokenizer.isEndOfGeneration(token), 'isEndOfGeneration')
     const decoder = synchronous(tokenizer.createDecoder(), 'createDecoder')
     const texts: readonly unknown[] = [synchronous(decoder.push(token), 'push'), decoder.end()]
