@@ -35,11 +35,11 @@ import {
 import { CallForwarder } from '../remote/engine-calls.js'
 import { EventStreams, requestId } from '../remote/event-streams.js'
 
-/** Answers the calls of clients on the engine itself. */
+/** Implements the calls of clients directly on an engine. */
 export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls {
   let closing: Promise<void> | undefined
   const closed = new AbortController()
-  /** Conversations with images that are rendered. */
+  /** The number of conversations with images that are being rendered. */
   let rendering = 0
   const get = <Feature>(feature: PartToken<Feature>): Feature => engine.features.get(feature)
   const ensureOpen = (): void => closed.signal.throwIfAborted()
@@ -48,7 +48,7 @@ export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls
     const context = get(InputContext)
     const now = context.clock.now()
     get(ADMISSION).checkCount(rendering, now)
-    // One of its own, as more than ten may listen to it.
+    // A signal of its own: more than ten listeners may be added to it, of which Node would warn.
     const signal = AbortSignal.any([closed.signal])
     const owner = context.ownerOf('', { prompt, ...defined({ tenant }) }, now, signal)
     const scope = context.options.isolateTenants ? tenant : ''

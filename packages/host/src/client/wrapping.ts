@@ -5,8 +5,8 @@ export interface StreamWatcher {
   /** An event is about to be handed to the consumer. What this throws is the stream's failure. */
   readonly onEvent?: (event: GenerateEvent) => void
   /**
-   * Called once, when no more events come: with nothing after the last one, with the stream's failure,
-   * or with `cancelled` when the consumer left.
+   * Called once, at the end: without an error after the last event, with the stream's failure, or with `cancelled` if
+   * the consumer left.
    */
   readonly onEnd?: (error?: CllmError) => void
 }
@@ -40,7 +40,7 @@ export function watchStream(events: GenerateEvents, { onEvent, onEnd }: StreamWa
   return iterator
 }
 
-/** What settles a promise from outside. */
+/** The functions that settle a promise from outside. */
 export interface Settling<Value> {
   /** Fulfils it. */
   readonly resolve: (value: Value) => void
@@ -60,9 +60,10 @@ export function overriding<T extends object>(target: T, methods: Partial<T>): T 
 }
 
 /**
- * A promise's value; or the failure where the signal aborts first, while others may still wait for the value.
+ * A promise's value; throws the failure if the signal aborts first. The promise itself goes on, as others may wait for
+ * it.
  *
- * @param onLate - takes a value that comes then
+ * @param onLate - called with a value that comes after the abort
  */
 export async function unlessAborted<T>(
   later: Promise<T>,

@@ -13,11 +13,11 @@ export class InFlightRequest implements Waits {
   isAccepted = false
   /** The cancellation reason; the engine may not have received the cancel. */
   cancelReason: string | undefined
-  /** Whether its current engine has sampled a token for it: after one crash it is then no suspect. */
+  /** Whether its current engine has sampled a token for it: if so, one crash does not make it a suspect. */
   isProven = false
   /** Number of engines or workers that it lost. */
   deaths = 0
-  /** When it first arrived; the time for which it was paused is left out. */
+  /** When it arrived, in the clock's milliseconds, moved later by the time for which it was paused. */
   arrival: number
   #firstTokenAt: number | undefined
   #pausedAt: number | undefined
@@ -30,7 +30,7 @@ export class InFlightRequest implements Waits {
     const { tokens = [], elapsedMs, firstTokenMs } = request.continued ?? {}
     this.tokens = [...tokens]
     this.arrival = now - (elapsedMs ?? request.arrivedMsAgo ?? 0)
-    // At most now, whatever is lost in rounding: what came first is not to come later than all.
+    // Rounding must not put the first token into the future.
     if (firstTokenMs !== undefined) this.#firstTokenAt = Math.min(now, this.arrival + firstTokenMs)
   }
 
@@ -56,12 +56,12 @@ export class InFlightRequest implements Waits {
     return true
   }
 
-  /** No engine has it for now: the time until {@link resume} counts for none of its limits. */
+  /** Notes that no engine has the request: the time until {@link resume} counts for none of its limits. */
   pause(now: number): void {
     this.#pausedAt ??= now
   }
 
-  /** An engine has it again. */
+  /** Notes that an engine has taken over the request. */
   resume(now: number): void {
     const pausedMs = now - (this.#pausedAt ?? now)
     this.#pausedAt = undefined
@@ -69,7 +69,7 @@ export class InFlightRequest implements Waits {
     if (this.#firstTokenAt !== undefined) this.#firstTokenAt += pausedMs
   }
 
-  /** What the next engine gets: the request, to be continued if an engine had accepted it. */
+  /** The request for the next engine, to be continued if an engine had accepted it. */
   continuedAt(now: number): GenerateRequest {
     const { request, arrival, tokens } = this
     const elapsedMs = now - arrival
@@ -84,18 +84,18 @@ export class InFlightRequest implements Waits {
   }
 }
 
-/** The request with a seed: each engine would choose another one. */
+/** The request with a fixed seed, as each engine would choose another one. */
 export function withSeed(request: GenerateRequest, random: Random): GenerateRequest {
   const { sampling } = request
   return { ...request, sampling: { ...sampling, seed: sampling?.seed ?? random.uint32() } }
 }
 
-/** A request waited for what computes it until its time limit was over. */
+/** The failure of a request whose time limit ended before an engine or a worker was available. */
 export function waitedTooLong(isFor: 'an engine' | 'a worker'): CllmError {
   const message = `The request did not end within its time limit, for lack of ${isFor}`
   return new CllmError('timeout', message)
 }
 
-/** A request with this id is under way. */
+/** The failure of a request whose id belongs to another one in flight. */
 export const duplicate = (id: string): CllmError =>
   new CllmError('duplicate_request', `A request with the id "${id}" is under way`)

@@ -1,6 +1,6 @@
 import type { Clock } from '@cllm/core'
 
-/** A request or a call that an engine is to have. */
+/** A request or a call that waits for an engine. */
 export interface Waits {
   /** Whether its client has a part of the answer. */
   readonly hasBegun: boolean
@@ -8,25 +8,25 @@ export interface Waits {
   readonly expiresAt: number
 }
 
-/** What is done with those that wait. */
+/** Called for the items of a {@link Waiting}. */
 export interface WaitingListener<Item> {
-  /** There may be an engine for it. Default: it has its turn otherwise. */
+  /** An engine may be available for the item. Default: the owner sends its items itself. */
   readonly onTurn?: (item: Item) => void
-  /** Its time limit is over, or else its patience. */
+  /** The item's time limit has ended (`isLate`), or else its patience. */
   readonly onExpired: (item: Item, isLate: boolean) => void
-  /** For how long this process was stopped so far: that is no patience. Default: never. */
+  /** Milliseconds for which this process was suspended so far; they do not count as waiting. Default: 0. */
   readonly sleep?: { readonly sleptMs: number }
 }
 
 interface Wait {
   readonly since: number
-  /** What this process had slept then. */
+  /** `sleptMs` of the process at `since`. */
   readonly sleptMs: number
   readonly until: number
   readonly patienceMs: number
 }
 
-/** What no engine has: none is there, it is not its turn, or a router holds it. */
+/** Requests and calls that no engine has: none is ready, it is not their turn, or a router holds them back. */
 export class Waiting<Item extends Waits> {
   readonly #items = new Map<Item, Wait>()
   readonly #sleep: { readonly sleptMs: number }
@@ -41,10 +41,10 @@ export class Waiting<Item extends Waits> {
   }
 
   /**
-   * Lets an item wait, or changes how long.
+   * Adds an item, or changes how long it waits.
    *
-   * @param until when it has its turn; default Infinity: when there is an engine
-   * @param patienceMs how long it waits for one; default Infinity
+   * @param until time of its turn; default Infinity: when an engine is available
+   * @param patienceMs how long it waits for an engine; default Infinity
    */
   add(item: Item, until = Infinity, patienceMs = Infinity): void {
     const known = this.#items.get(item)
@@ -55,13 +55,13 @@ export class Waiting<Item extends Waits> {
     this.#arm(Math.min(until, this.#expiry(item, wait)))
   }
 
-  /** The item waits no longer. */
+  /** Removes an item. */
   delete(item: Item): void {
-    // The look that was to come for it does no harm.
+    // Its timer stays: a check without it does no harm.
     this.#items.delete(item)
   }
 
-  /** There may be an engine: those that wait for one, and those whose time has come, have their turn. */
+  /** An engine may be available: gives a turn to the items that wait for one, and to those whose time has come. */
   retry(): void {
     if (this.#items.size === 0) return
     const now = this.clock.now()

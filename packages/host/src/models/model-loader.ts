@@ -10,22 +10,22 @@ import type {
 import { explainMemory, mayFit, reasonOf, removed } from './pooled-model.js'
 
 /**
- * Loads and unloads models as a scheduler decides. One is loaded at a time, so that each load sees the memory
- * that the one before left. A model in use is unloaded when its last use ends; new requests for a model that
- * is to leave wait until it has left, so that it does, or until it is to stay.
+ * Loads and unloads models as a scheduler decides. One load runs at a time, so that each sees the memory that the one
+ * before left. A model in use is unloaded when its last use ends. New requests for a model that is to be unloaded wait
+ * until it is unloaded, as it would never be unused otherwise, or until the scheduler keeps it.
  */
 export class ModelLoader {
   /** Models that requests wait for, the longest waiting first. */
   readonly #wanted = new Set<PooledModel>()
-  /** The model that leaves as soon as it is unused, to make room. */
+  /** The model that is unloaded as soon as it is unused, to make room. */
   #draining: PooledModel | undefined
-  /** The scheduler is not asked again by time. */
+  /** Cancels the timer that asks the scheduler again. */
   #stopAsking: (() => void) | undefined
   /** Models that are loading, loaded or unloading, also those that the pool has removed. */
   readonly #present = new Set<PooledModel>()
-  /** Models whose last load said that the memory does not suffice beside what is loaded. */
+  /** Models whose last load failed as the memory did not suffice beside the loaded models. */
   readonly #short = new Set<PooledModel>()
-  /** Called when something has changed. */
+  /** Called at the next change of a model or of the requests that wait for it. */
   readonly #onAdvance: (() => void)[] = []
   #isOpen = true
   #isClosing = false
@@ -42,7 +42,7 @@ export class ModelLoader {
     private readonly onLost: (model: string, reason: string) => void = () => {},
   ) {}
 
-  /** Leases a model if it is loaded and stays. */
+  /** Leases a model if it is loaded and is not about to be unloaded. */
   holdNow(model: PooledModel, keepAliveMs?: number): Lease | undefined {
     return this.#stays(model) ? model.enter(keepAliveMs, this.#onLeft) : undefined
   }
@@ -80,8 +80,8 @@ export class ModelLoader {
   }
 
   /**
-   * Unloads the model as soon as those who use it now are done; resolves when its memory is free. A
-   * load that nobody waits for any more is ended. Later requests load it again.
+   * Unloads the model as soon as its present users are done; resolves when its memory is free. Ends a load that no
+   * request waits for. Later requests load the model again.
    */
   async unload(model: PooledModel): Promise<void> {
     if (model.state === 'unloaded') return
@@ -93,14 +93,14 @@ export class ModelLoader {
     })
   }
 
-  /** Unloads the model for good: who waits for it gets `model_not_found`, and its load is ended. */
+  /** Unloads the model for good: requests that wait for it get `model_not_found`, and its load is ended. */
   async remove(model: PooledModel): Promise<void> {
     model.isRemoved = true
     model.refuse(removed(model))
     await this.unload(model)
   }
 
-  /** Refuses new requests; resolves when those that run, or wait for a model to be loaded, are done. */
+  /** Refuses new requests; resolves when the running ones, and those that wait for a model to be loaded, are done. */
   async drain(): Promise<void> {
     this.#isOpen = false
     const models = new Set([...this.#present, ...this.#wanted])
@@ -121,7 +121,7 @@ export class ModelLoader {
   }
 
   async #drained(model: PooledModel): Promise<void> {
-    // An engine that is drained takes no requests: those that wait for it come first.
+    // A draining engine takes no requests, so those that wait for it come first.
     if (model.waiters.size > 0) {
       while (model.waiters.size + model.users > 0) {
         await new Promise<void>((resolve) => void this.#onAdvance.push(resolve))
@@ -130,7 +130,7 @@ export class ModelLoader {
     await model.loaded?.client.drain()
   }
 
-  /** An unused model is unloaded now or at its expiry; waiting loads may then proceed. */
+  /** Unloads an unused model, now or at its expiry; waiting loads may then proceed. */
   #settle(model: PooledModel): void {
     if (model.state === 'loaded' && model.users === 0) {
       if (model.isUnwanted || model.keepAliveMs <= 0) void this.#evict(model)
@@ -142,7 +142,7 @@ export class ModelLoader {
     if (this.#wanted.size > 0 || this.#onAdvance.length > 0) this.#advance()
   }
 
-  /** Does what the scheduler decides, and serves those whose model stays. */
+  /** Does what the scheduler decides, and serves the requests whose model stays. */
   #advance(): void {
     for (const call of this.#onAdvance.splice(0)) call()
     for (const model of this.#wanted) if (model.waiters.size === 0) this.#wanted.delete(model)
@@ -157,12 +157,12 @@ export class ModelLoader {
     return model.state === 'loaded' && model !== this.#draining && !model.isUnwanted
   }
 
-  /** Asks the scheduler, if there is something to decide, and begins what it says. */
+  /** Asks the scheduler, if there is something to decide, and starts what it decided. */
   #decide(draining: PooledModel | undefined): void {
     if (![...this.#wanted].some(({ state }) => state === 'unloaded')) return
     const all = new Set([...this.#wanted, ...this.#present])
     if ([...all].some(({ state }) => state === 'loading' || state === 'unloading')) return
-    // A removed model leaves by itself; another one may have its name.
+    // A removed model is unloaded anyway, and another one may have its name by now.
     const served = [...all].filter(({ isRemoved }) => !isRemoved)
     const models = new Map(served.map((model) => [model.name, model]))
     const now = this.clock.now()
@@ -183,7 +183,10 @@ export class ModelLoader {
     }
   }
 
-  /** Serves those who wait, for its load or for that it stays. */
+  /**
+   * Serves the requests that wait for the model.
+   * @param loadedSince - when the load that they waited for began; default: the model was loaded before
+   */
   #admit(model: PooledModel, loadedSince?: number): void {
     const now = this.clock.now()
     for (const { since, keepAliveMs, resolve } of model.waiters) {
@@ -220,7 +223,7 @@ export class ModelLoader {
     model.loadMs = model.loadMs === undefined ? ms : (model.loadMs + ms) / 2
     this.logger.info({ model: name, ms }, 'the model is loaded')
     void loaded.gone?.then((reason) => this.#lost(model, loaded, reason))
-    // Who came after the end was asked for waits for the next load.
+    // Requests that came after the load was aborted wait for the next load.
     if (signal.aborted) return await this.#evict(model)
     model.loading = undefined
     this.#admit(model, since)

@@ -22,7 +22,7 @@ export interface ModelPoolParts {
   readonly aliases?: Readonly<Record<string, string | null>>
   /** Decides which models are in memory. Default: {@link lru}. */
   readonly scheduler?: { readonly name: string; readonly policy: ModelScheduler }
-  /** Words that the status of each model has; default: none. */
+  /** Tags in the status of each model; default: none. */
   readonly tags?: readonly string[]
   /** Default: {@link defaultModelPoolOptions}. */
   readonly options?: Partial<ModelPoolOptions>
@@ -93,7 +93,7 @@ export class ModelPool implements ClosableDirectory {
     release?.()
   }
 
-  /** Serves one more model; one of its name stays as it is. */
+  /** Serves one more model, unless there is one of that name. */
   add(source: LoadableModel): void {
     if (this.#models.has(source.name)) return
     this.#models.set(source.name, new PooledModel(source, this.#clock))

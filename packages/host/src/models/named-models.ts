@@ -27,7 +27,7 @@ export interface NamedModelsOptions {
 
 /** What a name stands for. */
 interface Named {
-  /** As the directory knows it. */
+  /** The model's name in the directory; undefined: the default model. */
   readonly model: string | undefined
   readonly adapter?: string
   readonly preset?: ModelPreset
@@ -36,8 +36,8 @@ interface Named {
 const noAdapters = 'This server applies no adapters to all requests'
 
 /**
- * Models with further names: a preset has one of its own, and a model with an adapter is `model:adapter`, or the
- * adapter's name alone where only one model has it. What is loaded and unloaded is noted in the sets of adapters.
+ * Adds names to a directory: those of presets, `model:adapter` for a model with an adapter, and the adapter's name
+ * alone if only one model has it. Keeps the sets of adapters up to date when adapters are loaded and unloaded.
  */
 export class NamedModels implements ClosableDirectory, ServedNames {
   readonly presets = new PresetList(this)
@@ -192,29 +192,29 @@ export class NamedModels implements ClosableDirectory, ServedNames {
   }
 }
 
-/** Finds the adapters of models by their names; a model that has none gets a set. */
+/** Finds the adapters of a model by its name; a model without a set gets an empty one. */
 export function adapterSets(known = new Map<string, AdapterSet>()): (model: string) => AdapterSet {
   return (model) => entryOf(known, model, () => new AdapterSet())
 }
 
 /**
- * The adapters that every engine of a model is to have, one after the other: those that it is
- * configured with, and those that were loaded and not unloaded since.
+ * The adapters that each new engine of a model gets: the configured ones, and those that were loaded and not unloaded
+ * since.
  */
 export class AdapterSet {
   readonly #sources = new Map<string, AdapterInfo>()
   #wanted: readonly AdapterChoice[] = []
-  /** What a request is computed with that names neither adapters nor a model with one. */
+  /** The adapters of a request that names none, neither in its fields nor with its model. */
   defaults: readonly AdapterChoice[] = []
 
-  /** @param configured - numbered in their order where they have no number */
+  /** @param configured - an adapter without a number gets that of its place */
   constructor(configured: Iterable<AdapterSource> = []) {
     for (const { id = this.#sources.size, scale = 1, ...source } of configured) {
       this.add({ id, scale, ...source })
     }
   }
 
-  /** By their numbers. */
+  /** In the order of their numbers. */
   get sources(): readonly AdapterInfo[] {
     return [...this.#sources.values()].toSorted((a, b) => a.id - b.id)
   }
@@ -224,19 +224,19 @@ export class AdapterSet {
     return this.#sources.has(name)
   }
 
-  /** An adapter was loaded. */
+  /** Notes that an adapter was loaded. */
   add(info: AdapterInfo): void {
     this.#sources.set(info.name, info)
     this.setDefaults(this.#wanted)
   }
 
-  /** An adapter was unloaded. */
+  /** Notes that an adapter was unloaded. */
   delete(name: string): void {
     this.#sources.delete(name)
     this.setDefaults(this.#wanted)
   }
 
-  /** Sets {@link defaults}; adapters are given by name, and count while they are there. */
+  /** Sets {@link defaults}, by the adapters' names. An adapter that is not loaded counts once it is. */
   setDefaults(choices: readonly AdapterChoice[]): void {
     this.#wanted = choices
     this.defaults = choices.filter(({ adapter }) => this.#sources.has(String(adapter)))

@@ -22,10 +22,13 @@ type SignalOption = NonNullable<Parameters<EngineCalls['tokenize']>[1]>
 
 /** The engine of a pooled model: calls and requests wait until the model is loaded. */
 export class PooledEngineClient extends CallForwarder implements EngineClient {
-  /** The lease that is held until the signal fires. */
+  /** The lease that is held until {@link OpenOptions.until} fires. */
   #leasing: Promise<Lease> | undefined
   #leased: Lease | undefined
-  /** Absent for batches: what gives way to clients holds no model that theirs may need the memory of. */
+  /**
+   * Absent for batches: they give way to clients, so they must not keep a model in memory that a client's model may
+   * need.
+   */
   readonly #until: AbortSignal | undefined
 
   constructor(
@@ -95,7 +98,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     return lease === undefined || until === undefined ? lease : this.#keep(lease, until)
   }
 
-  /** Loads the model if need be; fails when the signal aborts first, and the load goes on. */
+  /** Loads the model if need be. If the signal aborts first, this fails and the load goes on. */
   async #lease(
     signal: AbortSignal | undefined,
     failure: () => CllmError,
@@ -163,7 +166,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     request: GenerateRequest,
     options: SubmitOptions,
   ): GenerateEvents {
-    // What comes later for the same work did not wait.
+    // Later requests with this lease did not wait.
     if (this.#leased !== undefined) this.#leased = { client }
     const asked = modelWait === undefined ? request : { ...request, modelWait }
     const events = client.submit(asked, options)
@@ -171,13 +174,13 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 }
 
-/** Gives back a lease that nobody waits for any more. */
+/** Releases a lease that nobody waits for any more. */
 const giveBack = ({ release }: Lease): void => release?.()
 
 /** Events of a request that waits to be submitted. `leave` is called when its consumer leaves first. */
 function deferredStream(starting: Promise<GenerateEvents>, leave: () => void): GenerateEvents {
   let isOver = false
-  // The failure is thrown to the reader of the stream.
+  // The reader of the stream gets the failure; without a reader, it must not end the process.
   starting.catch(() => {})
   const iterator: GenerateEvents = {
     [Symbol.asyncIterator]: () => iterator,

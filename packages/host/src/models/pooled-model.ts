@@ -23,7 +23,7 @@ export interface ModelPoolOptions {
   readonly maxLoaded: number
   /** Milliseconds that a model stays after its last use; default Infinity. */
   readonly keepAliveMs: number
-  /** Whether a request loads its model; default true. Otherwise only who asks for the load itself does. */
+  /** Whether a request loads its model; default true. Otherwise only a request to load it does. */
   readonly autoload: boolean
   /** Requests that may wait for a model to be loaded; default 1,024. */
   readonly maxWaiting: number
@@ -40,7 +40,7 @@ export const defaultModelPoolOptions: ModelPoolOptions = Object.freeze({
   requestTimeoutMs: Infinity,
 })
 
-/** What a load has to reckon with. */
+/** The circumstances of a load. */
 export interface LoadContext {
   /** Bytes of RAM that the models in memory hold. */
   readonly heldBytes: number
@@ -61,9 +61,9 @@ export interface LoadedModel {
 
 /** A model that can be loaded. */
 export interface LoadableModel {
-  /** What clients call it. */
+  /** The name that clients use. */
   readonly name: string
-  /** Milliseconds that it stays in memory after its last use; default: as the pool says. */
+  /** Milliseconds that it stays in memory after its last use; default: the pool's. */
   readonly keepAliveMs?: number
   /** Loads it. `insufficient_memory` makes the pool unload others, if it has any, and try again. */
   load(context: LoadContext): Promise<LoadedModel>
@@ -72,24 +72,24 @@ export interface LoadableModel {
 /** Keeps a model in memory. */
 export interface Lease {
   readonly client: EngineClient
-  /** What had to be waited for until it was there; absent: nothing. */
+  /** How long the request waited for its turn and for the load; absent: not at all. */
   readonly waited?: GenerateRequest['modelWait']
-  /** Absent where another lease holds it for longer. */
+  /** Ends the lease; absent if another lease holds the model for longer. */
   readonly release?: () => void
 }
 
-/** How a model is held. */
+/** Options of a lease. */
 export interface HoldOptions {
   readonly keepAliveMs?: number | undefined
   /** Ends the waiting; the load goes on. */
   readonly signal?: AbortSignal | undefined
-  /** Whether the caller tells of a failure: then it is logged at debug level only. */
+  /** Whether the caller reports a failure itself, which is then logged at debug level only. */
   readonly isTold?: boolean
   /** Default: 0, and no deadline. */
   readonly urgency?: ModelUrgency | undefined
 }
 
-/** Who waits for a model. */
+/** A request that waits for a model. */
 export interface Waiter extends WaitingForModel {
   readonly keepAliveMs?: number | undefined
   readonly isTold?: boolean
@@ -97,21 +97,21 @@ export interface Waiter extends WaitingForModel {
   readonly reject: (error: CllmError) => void
 }
 
-/** Milliseconds that an engine may take to say what is kept of it before it is ended. */
+/** Milliseconds that an engine may take to answer with its recording and counters before it is ended. */
 const patienceMs = 1000
 
-/** What is known of a model of a pool. */
+/** A model of a pool, with its state, users and waiting requests. */
 export class PooledModel {
   state: ModelState = 'unloaded'
   loaded: LoadedModel | undefined
   info: EngineInfo | undefined
-  /** What its engine started with. */
+  /** The policy that its engine started with. */
   scheduler: SchedulerInfo | undefined
   /** The policy that was set while it was loaded, with its options; the next engine gets it, too. */
   policy: Parameters<EngineClient['setScheduler']> | undefined
-  /** Of the engine that was there last. */
+  /** The flight recording of its last engine. */
   recording: Recording | undefined
-  /** What its engines had counted when the last one left memory. */
+  /** The statistics of its engines up to the last one that left memory. */
   past: EngineStatistics | undefined
   error: CllmError | undefined
   users = 0
@@ -119,25 +119,25 @@ export class PooledModel {
   /** How often it was loaded, and unloaded to make room. */
   loads = 0
   swaps = 0
-  /** Milliseconds that its loads took: each counts as much as all before it together. */
+  /** Moving average of its loads' milliseconds: each load counts as much as all before it together. */
   loadMs: number | undefined
-  /** Milliseconds that it would take to have again what its slots held when it was last unused: computed, or read. */
+  /** Milliseconds to restore what its slots held when it was last unused, by computing or by reading it. */
   lostMs = 0
   keepAliveMs = Infinity
-  /** In milliseconds of the clock. */
+  /** When it is to be unloaded, in milliseconds of the clock. */
   expiresAt: number | undefined
-  /** Whether it is to go when nobody uses it, whatever its time to live. */
+  /** Whether it is unloaded as soon as it is unused, whatever its time to live. */
   isUnwanted = false
   /** Whether the pool has removed it: it is never loaded again. */
   isRemoved = false
-  /** Ends the load that is under way. */
+  /** Aborts the load in progress. */
   loading: AbortController | undefined
-  /** It does not leave at its time any more; undefined: it has none. */
+  /** Cancels the timer that unloads it; undefined: there is none. */
   stay: (() => void) | undefined
   readonly waiters = new Set<Waiter>()
-  /** Called when it is out of memory. */
+  /** Called when it is unloaded. */
   readonly onUnloaded: (() => void)[] = []
-  /** Requests by id that wait for it. */
+  /** Requests that wait for it, by id; an abort ends the waiting. */
   readonly late = new Map<string, AbortController>()
 
   constructor(
@@ -157,14 +157,14 @@ export class PooledModel {
     return { ...now, info, scheduler, recording, past, loads, swaps }
   }
 
-  /** What a scheduler is shown of it. */
+  /** The model as the model scheduler sees it. */
   view(fits: boolean, isDraining: boolean): ModelView {
     const { name, state, users, lastUsed, loadMs, lostMs } = this
     const waiting = [...this.waiters]
     return { name, state, isDraining, users, lastUsed, loadMs, lostMs, fits, waiting }
   }
 
-  /** Takes it into use; what runs until the lease is released keeps it. */
+  /** Leases the loaded model: it stays in memory until the lease is released. */
   enter(
     keepAliveMs: number | undefined,
     onRelease: (model: PooledModel, loaded: LoadedModel) => void,
@@ -187,23 +187,23 @@ export class PooledModel {
     return { client: loaded.client, release }
   }
 
-  /** Asks its engine what its slots hold. */
+  /** Estimates {@link lostMs} from what the slots of its engine hold. */
   async measure(loaded: LoadedModel): Promise<void> {
     const statistics = await loaded.client.statistics().catch(() => undefined)
     if (statistics === undefined || this.loaded !== loaded) return
     const { slots, prefillMs, prefillTokens, cache } = statistics
     const tokens = slots.reduce((sum, slot) => sum + slot.tokens, 0)
     const computeMs = (tokens * prefillMs) / Math.max(1, prefillTokens)
-    // What its slots hold is saved where there are files, be they in memory. Reading is taken for as long as its load
-    // until it is known.
+    // Slots are saved if there are state files, even in memory. Until the speed of reading is known, it is assumed to
+    // take as long as a load.
     const { loadMs = Infinity, hitTokens = 0 } = cache?.disk ?? {}
     const readMs = hitTokens > 0 ? (tokens * loadMs) / hitTokens : cache?.disk && this.loadMs
     this.lostMs = Math.min(computeMs, readMs ?? Infinity)
   }
 
   /**
-   * Takes a new engine and what it says of itself, and gives it the policy that was set. Counters go on from those of
-   * the engine before.
+   * Adopts a new engine: reads its info, and gives it the policy that was set. Counters continue from those of the
+   * engine before.
    */
   async meet(loaded: LoadedModel): Promise<LoadedModel> {
     const { client } = loaded
@@ -216,7 +216,9 @@ export class PooledModel {
     return (this.loaded = overriding(loaded, { client: overriding(client, { statistics }) }))
   }
 
-  /** Notes what outlives its engine: recording and counters. One that does not answer in time leaves none. */
+  /**
+   * Keeps the recording and the counters of an engine that ends. If it does not answer in time, the earlier ones stay.
+   */
   async keepFinalStatistics({ client }: LoadedModel): Promise<void> {
     const inTime = async <T>(ask: () => Promise<T> | undefined): Promise<T | undefined> =>
       await within(this.clock, patienceMs, Promise.resolve().then(ask), () => undefined).catch(
@@ -230,13 +232,13 @@ export class PooledModel {
     this.past = statistics === undefined ? this.past : pastOf(statistics)
   }
 
-  /** Refuses everyone who waits for it. */
+  /** Rejects all requests that wait for it. */
   refuse(error: CllmError): void {
     for (const { reject } of this.waiters) reject(error)
     this.waiters.clear()
   }
 
-  /** It leaves at this time, unless it is used before. */
+  /** Has `leave` unload it at this time, unless it is used before. */
   leaveAt(at: number, leave: () => void): void {
     const cancel = this.clock.at(at, leave)
     this.expiresAt = at
@@ -246,7 +248,7 @@ export class PooledModel {
     }
   }
 
-  /** It is out of memory. */
+  /** Notes that it is unloaded. */
   forget(): void {
     this.state = 'unloaded'
     this.loaded = undefined
@@ -257,7 +259,7 @@ export class PooledModel {
   }
 }
 
-/** The model was removed from the pool. */
+/** The failure of requests for a model that was removed from the pool. */
 export function removed({ name }: PooledModel): CllmError {
   const message = `This server does not serve the model ${name} any more`
   return new CllmError('model_not_found', message, { details: { field: 'model' } })
@@ -278,7 +280,7 @@ export function mayFit({ details }: CllmError, heldBytes: number): boolean {
   return total <= available + heldBytes
 }
 
-/** The failure with what the models in memory hold. */
+/** The failure, with the memory of each loaded model in its message. */
 export function explainMemory(error: CllmError, present: readonly PooledModel[]): CllmError {
   const held = present.map(({ name, loaded }) => `${name} ${gigabytes(loaded?.memoryBytes ?? 0)}`)
   const message = `${error.message}; models in memory hold ${held.join(', ')}`

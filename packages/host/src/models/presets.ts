@@ -1,16 +1,16 @@
 import { type ModelPreset, type ModelPresets, CllmError } from '@cllm/core'
 
-/** Characters of a name. */
+/** Most characters of a name. */
 const longestName = 256
-/** Presets at a time. */
+/** Most presets at a time. */
 const most = 1000
-/** Characters of all of them as JSON. */
+/** Most characters of all presets together, as JSON. */
 const mostText = 16 * 1024 * 1024
 
-/** A name without the tag that Ollama's clients write. */
+/** A name without the tag that Ollama's clients add. */
 const untagged = (name: string): string => name.replace(/:latest$/, '')
 
-/** The names that presets stand beside. */
+/** The names that presets may not take. */
 export interface ServedNames {
   /** Whether a name stands for a model, whatever presets there are. */
   isThere(name: string): boolean
@@ -58,7 +58,7 @@ export class PresetList implements ModelPresets {
     this.#presets.delete(untagged(name))
   }
 
-  /** The characters of a preset. Throws `invalid_request` where there is no room for them. */
+  /** The number of characters of a preset. Throws `invalid_request` if a limit does not allow it. */
   #sizeOf(name: string, preset: ModelPreset): number {
     if (!this.#presets.has(name) && this.#presets.size >= most) {
       throw expected(`at most ${most} models`)

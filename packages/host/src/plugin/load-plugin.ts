@@ -54,7 +54,7 @@ export async function loadPlugins(
  * @throws `plugin_not_found` or `plugin_invalid`
  */
 async function importPlugin(use: string, from: string, name: string): Promise<Plugin> {
-  // Most processes load no plugin.
+  // Imported here, as most processes load no plug-in.
   const { resolveModuleURL } = await import('exsolve')
   const url = resolveModuleURL(isAbsolute(use) ? pathToFileURL(use).href : use, {
     from: pathToFileURL(join(from, 'package.json')),

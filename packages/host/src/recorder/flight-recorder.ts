@@ -34,9 +34,9 @@ const arrivalBytes = 400
 const stepBytes = 160
 const perBlock = 8
 const perChunk = 48
-/** What is left when memory runs out: more goes at once, so that it does so seldom. */
+/** The share of the memory limit that is kept when it is exceeded: dropping many entries at once makes that rare. */
 const keptShare = 7 / 8
-/** Changes of the engine that are kept. */
+/** Most changes of the engine that are kept. */
 const mostChanges = 100
 
 /**
@@ -45,7 +45,7 @@ const mostChanges = 100
  * survives a crash of the engine.
  */
 export class FlightRecorder {
-  /** By time, as the steps are. */
+  /** In order of time, as are the steps. */
   readonly #arrivals: Arrival[] = []
   readonly #steps: RecordedStep[] = []
   readonly #changes: EngineChange[] = []
@@ -54,7 +54,7 @@ export class FlightRecorder {
   #bytes = 0
   #beginsAt: number
   #info: EngineInfo | undefined
-  /** What the engine's clock is ahead. */
+  /** Milliseconds that the engine's clock is ahead of this process's. */
   #engineAheadMs = 0
   /** The active policy. */
   policy: PolicySetting | undefined
@@ -86,7 +86,7 @@ export class FlightRecorder {
     arrival.maxTokens = maxTokens
     if (!this.isOn) return
     arrival.blocks = blocks
-    // One that was dropped meanwhile takes no memory here that could be freed.
+    // The blocks of an entry that was dropped meanwhile do not count: nothing would subtract them again.
     if (arrival.atMs >= this.#beginsAt) this.#grow(perBlock * blocks.length)
   }
 
@@ -118,14 +118,18 @@ export class FlightRecorder {
   onReady({ info, scheduler, now }: FromEngine & { readonly type: 'ready' }): void {
     this.#info = info
     const aheadMs = now === undefined ? 0 : now - this.clock.now()
-    // Less is the way of the message. More: the machine slept, or its clock was set, between the starts of the two.
+    // Below a second, it is the message's delay. Above, the machine slept or its clock was set between the starts of
+    // both.
     this.#engineAheadMs = Math.abs(aheadMs) < 1000 ? 0 : aheadMs
-    // The active policy is set on a later engine at once.
+    // A later engine gets the active policy at once.
     this.policy ??= scheduler
     this.#changed({ atMs: this.clock.now(), change: 'ready' })
   }
 
-  /** The engine exited. A start that fails computes nothing: it has no recording, which would push out one of an engine. */
+  /**
+   * The engine exited. A failed start computes nothing, so it makes no recording, which would displace that of an
+   * engine.
+   */
   onExit(reason: string): void {
     const wasReady = this.#changes.at(-1)?.change === 'ready'
     this.#changed({ atMs: this.clock.now(), change: 'gone', reason })
@@ -138,7 +142,7 @@ export class FlightRecorder {
     return { arrivals: this.#arrivals.length, steps: this.#steps.length, bytes: this.#bytes }
   }
 
-  /** What a recording is made of; undefined before the first engine is ready. */
+  /** The data of a recording; undefined before the first engine is ready. */
   parts(reason: string): RecordingParts | undefined {
     if (this.#info === undefined) return undefined
     this.#forget()

@@ -5,7 +5,7 @@ import { pastParts, sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'
 import type { Arrival } from './write-recording.js'
 
-/** What the engines' own statistics are asked for: their steps do not tell it. */
+/** The statistics that engines are asked for, as their steps do not contain them. */
 type Asked = Pick<
   EngineStatistics,
   'policyFaults' | 'interruptedSteps' | 'partings' | 'cache' | 'encodes'
@@ -17,10 +17,10 @@ type Asked = Pick<
  */
 export class TelemetryTap {
   readonly #counters = new Counters()
-  /** Of the engines that have exited. */
+  /** Milliseconds of work of the engines that have exited. */
   #busyMsBefore = 0
   #before: Asked = { policyFaults: 0, interruptedSteps: 0 }
-  /** Of all of them, when they were asked last. */
+  /** The sum over all engines, by their last answer. */
   #last = this.#before
 
   constructor(private readonly recorder: FlightRecorder) {}
@@ -43,7 +43,7 @@ export class TelemetryTap {
     this.#counters.busyMs = this.#busyMsBefore + busyMs
   }
 
-  /** An engine exited, by itself or as it was to. */
+  /** An engine exited, on its own or because it was closed (`isIntended`). */
   onExit(reason: string, isIntended: boolean): void {
     this.#busyMsBefore = this.#counters.busyMs
     this.#before = { ...this.#last, ...pastParts(this.#last) }
@@ -56,7 +56,7 @@ export class TelemetryTap {
   }
 
   /**
-   * A message goes to the clients; returns it with the counters of all engines so far.
+   * A message goes to the clients; returns it, statistics with the counters of all engines so far.
    *
    * @param call the name of the call that it answers
    */

@@ -12,7 +12,7 @@ import { CllmError, blockSize, defined, entryOf } from '@cllm/core'
 /** A request as the recorder has it in memory; times are the clock's. */
 export interface Arrival {
   readonly id: string
-  /** All but its prompt. */
+  /** Its fields without the prompt. */
   readonly asked: Asked
   readonly atMs: number
   /** Hashes of the blocks of its prompt. */
@@ -28,23 +28,23 @@ export interface Arrival {
   end?: string
 }
 
-/** What of a request matters to the scheduler. */
+/** The fields of a request that matter to the scheduler. */
 export type Asked = {
   readonly [
     Field in 'priority' | 'deadlineMs' | 'timeoutMs' | 'tenant' | 'session' | 'stepGroup' | 'cache'
   ]?: GenerateRequest[Field] | undefined
 }
 
-/** What a recording is made from. */
+/** The data that a recording is made of. */
 export interface RecordingParts {
   readonly reason: string
   readonly beginsAt: number
   readonly endsAt: number
-  /** What the epoch's time is ahead of the clock; default: 0. */
+  /** Milliseconds that time since the epoch is ahead of the clock; default: 0. */
   readonly aheadMs?: number
   readonly info: EngineInfo
   readonly policy: PolicySetting
-  /** Default: one. */
+  /** The number of engines that were recorded; default: one. */
   readonly engines?: number
   readonly arrivals: readonly Arrival[]
   readonly steps: readonly RecordedStep[]
@@ -52,8 +52,8 @@ export interface RecordingParts {
 }
 
 /**
- * Puts a recording together. Hashes and sessions become numbers in the order in which they come up:
- * that keeps what is equal, and nothing can be guessed from it.
+ * Makes a recording. Hashes and sessions become numbers in order of appearance: equal ones stay equal, and nothing can
+ * be guessed from them.
  */
 export function writeRecording(parts: RecordingParts): Recording {
   const { reason, beginsAt, endsAt, aheadMs = 0, info } = parts
@@ -97,16 +97,16 @@ export function writeRecording(parts: RecordingParts): Recording {
   }
 }
 
-/** The failure where no recording is made. */
+/** The failure if the flight recorder is off. */
 export function noRecorder(): CllmError {
   const message = 'This server has no flight recorder: it is switched off'
   return new CllmError('unsupported', message)
 }
 
-/** To the microsecond. */
+/** Rounds to the microsecond. */
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000
 
-/** Numbers from 0 for what is equal. */
+/** Numbers values from 0; equal values get the same number. */
 function numbering(): (value: string | number) => number {
   const numbers = new Map<string | number, number>()
   return (value) => entryOf(numbers, value, () => numbers.size)

@@ -23,7 +23,7 @@ export interface Submission {
   readonly request: GenerateRequest
 }
 
-/** The name of a call; `recordingParts` is one to a worker of a cluster alone. */
+/** The name of a call; `recordingParts` is only for the workers of a cluster. */
 export type EngineCallName = keyof EngineCalls | 'recordingParts'
 
 /** Calls a method of the engine. */
@@ -55,14 +55,14 @@ export type FromEngine = EngineMessage & { readonly telemetry?: EngineTelemetry 
 
 /** A message of an engine. */
 export type EngineMessage =
-  /** The engine can take requests; sent once, first. `now` is its clock's time; default: that of who hears it. */
+  /** The engine can take requests; sent once, first. `now` is its clock's time; default: the receiver's. */
   | {
       readonly type: 'ready'
       readonly info: EngineInfo
       readonly scheduler?: PolicySetting
       readonly now?: number
     }
-  /** The engine could not start; sent instead. */
+  /** The engine could not start; sent instead of `ready`. */
   | { readonly type: 'failed'; readonly error: SerializedError }
   /** All events of one step. */
   | { readonly type: 'events'; readonly events: readonly AddressedEvent[] }

@@ -6,11 +6,11 @@ import { noRecorder } from '../recorder/write-recording.js'
 interface CallTraits {
   /** Its second argument may be options with a signal: it can be abandoned. */
   readonly takesSignal?: true
-  /** Any engine gives the same answer: it waits for the next one. */
+  /** Any engine gives the same answer, so without an engine the call waits for the next one. */
   readonly patient?: true
   /** It hands the engine a client's data, which may crash it. */
   readonly hasInput?: true
-  /** What its answer waits for: a forward pass or as much, or the end of a request. Default: for neither. */
+  /** What the answer waits for: work as long as a forward pass, or the end of a request. Default: neither. */
   readonly takes?: 'pass' | 'request'
 }
 
@@ -84,8 +84,8 @@ export class CallServer {
 
   /**
    * @param target has a method for each call
-   * @param answer sends an answer; where it throws for a result, that is the answer
-   * @param check throws for calls that are not to be made; default: all are
+   * @param answer sends an answer; if it throws for a result, the error is sent instead
+   * @param check throws for calls that are refused; default: none is
    */
   constructor(
     private readonly target: object,
@@ -112,12 +112,12 @@ export class CallServer {
     }
   }
 
-  /** Nobody waits for its answer. */
+  /** Aborts a call whose answer nobody waits for. */
   leave(call: number): void {
     this.#open.get(call)?.abort()
   }
 
-  /** Nobody waits for any answer. */
+  /** Aborts all calls. */
   leaveAll(reason: CllmError): void {
     for (const controller of this.#open.values()) controller.abort(reason)
   }

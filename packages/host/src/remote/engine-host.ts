@@ -12,7 +12,7 @@ import type { Channel, FromEngine, ToEngine, QueuedRequest } from './channel.js'
 import { CallServer } from './engine-calls.js'
 import { controlOf } from '../client/engine-control.js'
 
-/** What a host says of its engine that the engine does not know. */
+/** Facts about an engine that the engine does not know. */
 export interface EngineHostOptions {
   /** See `EngineInfo`. Default: none. */
   readonly fingerprint?: string | undefined
@@ -63,7 +63,7 @@ export class Heartbeat implements EngineObserver {
 
   /**
    * @param parent gets the messages
-   * @param fingerprint what requests are told at their start, where it is known
+   * @param fingerprint added to the `start` event of each request, if known
    */
   constructor(
     private readonly parent: Pick<Channel<FromEngine, ToEngine>, 'send'>,
@@ -112,7 +112,7 @@ export class Heartbeat implements EngineObserver {
     const { fingerprint } = this
     const given: AddressedEvent[] = []
     for (const { id, event } of events) {
-      // Requests are taken in and refused without a step, too.
+      // `start` and `error` also come without a step.
       if (event.type !== 'start' && event.type !== 'error') this.#isSilent = false
       const isTold = event.type === 'start' && fingerprint !== undefined
       given.push(isTold ? { id, event: { ...event, fingerprint } } : { id, event })

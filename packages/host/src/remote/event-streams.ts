@@ -9,12 +9,12 @@ import { CllmError, cancelled, reasonOf } from '@cllm/core'
 import type { Settling } from '../client/wrapping.js'
 import { duplicate } from '../fleet/in-flight-request.js'
 
-/** A `next()` that found no event. */
+/** A call of `next()` that waits for an event. */
 type Waiting = Settling<IteratorResult<GenerateEvent>>
 
 /**
- * One request's events as an iterator: events are buffered until they are read. An event that is waited for
- * takes one promise, as this is done for every token.
+ * One request's events as an iterator: events are buffered until they are read. Waiting for an event makes a single
+ * promise, as this happens for every token.
  */
 class EventStream implements GenerateEvents {
   readonly #buffer: GenerateEvent[] = []
@@ -67,7 +67,7 @@ class EventStream implements GenerateEvents {
     for (const waiting of this.#waiting.splice(0)) this.#end(waiting)
   }
 
-  /** The failure is told once. */
+  /** Ends a `next()`: the first one after a failure gets it, later ones the end. */
   #end({ resolve, reject }: Waiting): void {
     const error = this.#error
     this.#error = undefined
@@ -115,7 +115,7 @@ export class EventStreams {
     for (const { id, event } of events) this.#streams.get(id)?.push(event)
   }
 
-  /** Resolves when there are none. */
+  /** Resolves when no stream is open. */
   async idle(): Promise<void> {
     if (this.#streams.size > 0)
       await new Promise<void>((resolve) => void this.#onIdle.push(resolve))

@@ -21,13 +21,13 @@ import { EventStreams, requestId } from './event-streams.js'
 export class RemoteEngineClient extends CallForwarder implements EngineClient {
   readonly #streams = new EventStreams()
   readonly #calls = new Map<number, Settling<unknown>>()
-  /** Inputs of embeddings that are under way. */
+  /** Calls of `embed` in flight. */
   readonly #embeddings = new Set<Promise<unknown>>()
   #nextCall = 0
   #isDraining = false
   #closed: CllmError | undefined
   readonly #ready: Promise<EngineInfo>
-  /** Of the engine as it is now, which may have been restarted. */
+  /** The current engine's info, which differs from the first one's after a restart. */
   #info: EngineInfo | undefined
 
   constructor(
@@ -105,7 +105,10 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     }
   }
 
-  /** Others may have changed them, too. A restarted engine says itself what it has. */
+  /**
+   * Updates the adapters in `info`, asking the engine as other clients may have changed them, too. A restarted engine
+   * sends its own.
+   */
   async #noteAdapters(): Promise<void> {
     const all = (await this.#call('adapters', []).catch(() => {})) as
       | readonly AdapterInfo[]

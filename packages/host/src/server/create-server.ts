@@ -27,7 +27,7 @@ import { type ClosableDirectory, StaticDirectory } from './static-directory.js'
 export interface ServerParts extends Partial<Services> {
   /** How clients reach it; see `koaTransport` of `@cllm/http-koa`. */
   readonly transports: readonly TransportFactory[]
-  /** Further names of its models, with values for what requests leave out. Default: none. */
+  /** Further names of its models, with defaults for fields that requests leave out. Default: none. */
   readonly presets?: readonly ModelPreset[]
 }
 
@@ -43,11 +43,11 @@ export interface ServerOnDirectory extends ServerParts {
 
 /** A server with one engine in this process. */
 export interface ServerInProcess extends ServerParts, EngineParts {
-  /** What can be set by name while it runs; default: nothing. */
+  /** The policies that clients can switch to by name; default: none. */
   readonly registry?: PluginRegistry
 }
 
-/** With a grace period, the last events get this long to be sent after it. */
+/** Milliseconds for sending the last events after a grace period. */
 const flushMs = 2000
 
 /** A server. */
@@ -94,7 +94,7 @@ const partNames: Readonly<
  * @throws `invalid_configuration` for parts that are unknown or missing
  */
 export function createServer(given: ServerOnDirectory | ServerOnEngines | ServerInProcess): Server {
-  // JavaScript may give none.
+  // Callers in JavaScript may pass nothing.
   const parts: typeof given = Object(given)
   const own = 'backend' in parts ? [['policy']] : []
   checkServerParts(parts, Object.keys(partNames), [['backend', 'engines', 'directory'], ...own])
@@ -116,17 +116,17 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
     async close(graceMs = 0) {
       const deadline = clock.now() + graceMs
       const failures: unknown[] = []
-      // All are asked, whatever one throws.
+      // All transports are called, even if one throws.
       const each = async (ask: (transport: Transport) => unknown): Promise<void> => {
         const answers = transports.map(async (transport) => await ask(transport))
         await Promise.all(answers.map((answer) => answer.catch((error) => failures.push(error))))
       }
-      // One that drains for ever does not keep the others open.
+      // Not awaited: a transport that drains for ever must not keep the others open.
       void each((transport) => transport.drain?.())
       const drained = Promise.allSettled([directory.drain()])
       if (graceMs > 0) await settledBy(clock, deadline, drained)
       const ended = directory.close()
-      // Streams that are cut short have an error event to send yet.
+      // Streams that are cut short still have an error event to send.
       const cut = clock.now() + (graceMs > 0 ? flushMs : 0)
       const lateMs = cut + flushMs - clock.now()
       const closing = each(async (transport) => {
@@ -142,7 +142,7 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
   }
 }
 
-/** Models of a backend with adapters can be named with them. */
+/** The directory of the given engines. With adapters, a model can be named together with one. */
 function directoryOf(parts: ServerOnEngines | ServerInProcess, random: Random): ClosableDirectory {
   if ('engines' in parts) return new StaticDirectory(Object.entries(parts.engines))
   const { backend, registry = new PluginRegistry() } = parts

@@ -1,6 +1,6 @@
 import { type EngineClient, type EngineDirectory, type ModelStatus, CllmError } from '@cllm/core'
 
-/** Engines that end with their server. */
+/** A directory whose engines are closed with their server. */
 export interface ClosableDirectory extends EngineDirectory {
   /** Takes no new requests and resolves when the last is done. */
   drain(): Promise<void>
@@ -51,14 +51,14 @@ export class StaticDirectory implements ClosableDirectory {
   }
 }
 
-/** Stands for every name that is not known. */
+/** The alias that matches every unknown name. */
 const anyName = '*'
 
 /**
- * The name of the model that is meant: by default the first. A name may end with `:latest`, as Ollama's
- * lists have it. Throws `model_not_found`.
+ * The name of the model that `id` means; default: the first. A name may end with `:latest`, as in Ollama's lists.
+ * Throws `model_not_found`.
  *
- * @param aliases - names by other names; null: the first
+ * @param aliases - model names by alias; null: the first model
  */
 export function resolveModelName(
   names: readonly string[],
@@ -77,7 +77,7 @@ export function resolveModelName(
   throw new CllmError('model_not_found', message, { details: { field: 'model' } })
 }
 
-/** The other names of a model; not those that match every unknown name. */
+/** The aliases of a model, without `*`. */
 export const aliasesOf = (
   name: string,
   [first]: readonly string[],

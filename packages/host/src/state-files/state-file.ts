@@ -7,12 +7,12 @@ import { ending } from './thread/state-jobs.js'
 import { type ReadHead, writeHead } from './thread/state-format.js'
 import { readThread, writeThread, slotThread } from './thread/state-thread.js'
 
-/** The bytes that files are encrypted with, from words: 32. */
+/** The 32 bytes that files are encrypted with, derived from words. */
 export function secretOf(words: string | undefined): Uint8Array | undefined {
   return words === undefined ? undefined : scryptSync(words, 'saved states of cllm', 32)
 }
 
-/** It follows from all that makes a state what it is; with a secret, nobody else can guess it. */
+/** A state's file name: a hash of all that identifies the state. With a secret, nobody else can guess it. */
 export function stateName({ key, scope, partial, tokens }: StateHead, secret?: Uint8Array): string {
   const hash = secret === undefined ? createHash('sha256') : createHmac('sha256', secret)
   hash.update(JSON.stringify([key, scope, partial]))
@@ -20,12 +20,12 @@ export function stateName({ key, scope, partial, tokens }: StateHead, secret?: U
   return `${hash.digest('hex').slice(0, 40)}${ending}`
 }
 
-/** What a file of this state would hold, for another place. */
+/** The bytes that a file of this state has, to be stored elsewhere. */
 export const stateBytes = (head: StateHead, data: Uint8Array, secret?: Uint8Array): Buffer =>
   Buffer.concat([...bytesOf(writeHead(head, data.byteLength), data, secret)])
 
 /**
- * The state in what {@link stateBytes} has made.
+ * Reads a state from the bytes of {@link stateBytes}.
  *
  * @throws Error that says why it is no whole state of this name
  */
@@ -38,11 +38,11 @@ export function stateIn(name: string, bytes: Buffer, secret?: Uint8Array): ReadH
 export const misnamed = 'it holds other tokens than it is named for'
 
 /**
- * Writes a state as `bytesOf` says. The file is there whole or not at all, and only its owner can read it.
- * Returns its bytes.
+ * Writes a state in the format of `bytesOf`. The file appears whole or not at all, and only its owner can read it.
+ * Returns its size in bytes.
  *
  * @param secret - 32 bytes; default: it is not encrypted
- * @param thread - what writes it; default: that for which nobody waits
+ * @param thread - writes it; default: the thread that nobody waits for
  */
 export async function writeStateFile(
   path: string,
@@ -57,9 +57,9 @@ export async function writeStateFile(
 }
 
 /**
- * Reads a whole file into this memory and checks it.
+ * Reads a whole file into `data` and checks it.
  *
- * @param thread - what reads it; default: that which requests wait for
+ * @param thread - reads it; default: the thread that requests wait for
  * @throws Error that says why it is no whole state of this length
  */
 export async function readStateFile(
@@ -81,10 +81,10 @@ const allowed = /^(?!\.)[\w.-]{1,200}$/
 /** Files of slots in a folder; only their owner can read them. */
 export class SlotFolder implements SlotFiles {
   readonly #secret: Uint8Array | undefined
-  /** Whether what writers that died have left was removed. */
+  /** Whether the unfinished files of writers that died were removed. */
   #isSwept = false
 
-  /** @param key - what they are encrypted with; default: they are not */
+  /** @param key - words that the files are encrypted with; default: they are not encrypted */
   constructor(
     private readonly folder: string,
     key?: string,
@@ -100,7 +100,7 @@ export class SlotFolder implements SlotFiles {
       this.#isSwept = true
       return bytes
     } catch (cause) {
-      // a client need not know where the folder is, which messages of files tell
+      // Messages about files contain the folder's path, which a client need not know.
       const { code = 'failed' } = cause as NodeJS.ErrnoException
       const message = `${filename} cannot be written to the folder for slots: ${code}`
       throw new CllmError('storage_failed', message, { cause })
@@ -110,13 +110,13 @@ export class SlotFolder implements SlotFiles {
   async read(filename: string, check: (head: StateHead) => void) {
     const path = this.#path(filename)
     const file = await usable(filename, stat(path))
-    // Others would wait for ever for the thread that opens a pipe.
+    // Opening a pipe would block the thread, and all that wait for it, for ever.
     if (!file.isFile()) throw refused(`${filename} cannot be used: it is no file`)
     const reading = slotThread.run('read', path, this.#secret)
     const found = await usable(filename, reading)
     check(found)
     const data = new Uint8Array(new SharedArrayBuffer(found.bytes))
-    // There may be another file by now.
+    // The file may have been replaced meanwhile.
     const head = await usable(filename, readStateFile(path, data, this.#secret, slotThread))
     check(head)
     return { head, data, bytes: file.size }
@@ -128,7 +128,7 @@ export class SlotFolder implements SlotFiles {
   }
 }
 
-/** What comes of work with a file; says why it cannot be used. */
+/** The result of work with a file; throws the reason why the file cannot be used. */
 async function usable<T>(filename: string, work: Promise<T>): Promise<T> {
   try {
     return await work

@@ -15,16 +15,16 @@ import { misnamed, readStateFile, secretOf, stateName, writeStateFile } from './
 import type { ListProblem } from './thread/state-jobs.js'
 import { readThread, type StateThread, writeThread } from './thread/state-thread.js'
 
-/** A folder is listed, and a file is read, for so many milliseconds at most … */
+/** Time limits in milliseconds: for listing a folder, and the least and the most for reading a file. */
 const listMs = 10_000
 const leastReadMs = 5000
 const mostReadMs = 60_000
-/** … a file for as many more as this many bytes for each take. */
+/** Bytes for each of which a file's time limit grows by a millisecond. */
 const leastReadRate = 50_000
 
-/** The same is said again after this long at the earliest. */
+/** Milliseconds until the same warning is logged again. */
 const quietMs = 60_000
-/** This many different ones are remembered. */
+/** Most different warnings that are remembered. */
 const mostSaid = 100
 
 /** Options of {@link StateFolder}. */
@@ -34,29 +34,29 @@ export interface StateFolderOptions {
   readonly limitBytes: number
   /** A file that nobody used for this long is removed; default: never. */
   readonly maxAgeMs?: number
-  /** What the files are encrypted with; those of another key are ignored. Default: they are not. */
+  /** Words that the files are encrypted with; files with another key are ignored. Default: they are not encrypted. */
   readonly key?: string
-  /** Whether clients wait for what is written; default: nobody does, and it leaves them the processors. */
+  /** Whether clients wait for writes; default: nobody does, and they leave the processors to others. */
   readonly isUrgent?: boolean
-  /** Whether none is given up for another on a full disk: what is new is refused then. Default: it is a cache. */
+  /** Whether new files are refused on a full disk; default: as in a cache, old files are removed for them. */
   readonly isKept?: boolean
-  /** See `StateFiles`; they are written while the folder is there only. */
+  /** See `StateFiles`. If set, files are written only while the folder exists. */
   readonly whenClosing?: boolean
 }
 
 /**
- * States in a folder, a file each, that only its owner can read. Several processes may use one folder:
- * a file is written beside its place and then renamed, its name follows from what is in it, and one that
- * is gone is as good as never written. All of that is done on threads of its own.
+ * States in a folder, one file each, which only its owner can read. Several processes may use one folder: a file is
+ * written under a temporary name and then renamed, its name is a hash of what identifies the state, and a missing file
+ * counts as never written. Separate threads do all of that.
  */
 export class StateFolder implements SharedStateFiles {
   readonly limitBytes: number
   readonly whenClosing: boolean
   readonly #secret: Uint8Array | undefined
   readonly #writer: StateThread
-  /** Calls that took too long, and still do. */
+  /** Calls that exceeded their time limit and still run. */
   readonly #late = new Set<Promise<unknown>>()
-  /** When what was said last. */
+  /** When each warning was last logged. */
   readonly #said = new Map<string, number>()
 
   constructor(
@@ -102,7 +102,7 @@ export class StateFolder implements SharedStateFiles {
         // Another process has removed it.
         if (code === 'ENOENT') return undefined
         if (error instanceof Silence) onLate?.(this.#back())
-        // It is damaged, and would be read in vain after each start. Nobody waits for files being written.
+        // It is damaged, and would be read in vain after each start. Nobody waits for the removal.
         else if (code === undefined) void this.remove(file)
         throw error
       }
@@ -141,7 +141,7 @@ export class StateFolder implements SharedStateFiles {
       try {
         await writing()
       } catch (error) {
-        // A full disk is a limit of a cache, too: others go for this one, the longest unused first.
+        // A full disk is a limit of a cache, too: the least recently used files are removed for the new one.
         const mayGo = this.options.isKept !== true && codeOf(error) === 'ENOSPC'
         if (!mayGo || bytes < byteLength) throw error
         const more = await this.#writer.run('clean', { ...limits, limitBytes: bytes })
@@ -185,8 +185,8 @@ export class StateFolder implements SharedStateFiles {
   }
 
   /**
-   * What a request waits for: a disk, or a server, that does not answer is as good as an empty one, and is
-   * not asked again until it does.
+   * Runs work that a request waits for. A disk, or a server, that does not answer in time counts as empty, and is not
+   * asked again until it does.
    */
   async #inTime<T>(begin: () => Promise<T>, ms: number): Promise<T> {
     if (this.#late.size > 0) throw new Silence(0)
@@ -200,7 +200,7 @@ export class StateFolder implements SharedStateFiles {
     })
   }
 
-  /** Resolves when what is late has ended. */
+  /** Resolves when all late calls have ended. */
   async #back(): Promise<void> {
     await Promise.allSettled(this.#late)
   }
@@ -214,7 +214,7 @@ export class StateFolder implements SharedStateFiles {
     }
   }
 
-  /** @param kind - what is the same of reasons that name a file each */
+  /** @param kind - the common part of reasons that each name a file */
   #warn(what: string, reason: string, kind = reason): void {
     const { folder } = this.options
     const saying = `${what}: ${kind}`

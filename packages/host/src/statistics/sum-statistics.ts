@@ -1,8 +1,8 @@
 import { type CacheStatistics, defined, type Distribution, type EngineStatistics } from '@cllm/core'
 
 /**
- * Two engines' statistics, or the same part of them, as of one: counters and distributions are added up, lists follow
- * each other, and what one of them lacks is the other's. With the past of an engine before, counters go on from it.
+ * Adds up the statistics of two engines, or the same part of them: sums counters and distributions, joins lists, and
+ * keeps fields that only one of them has. With {@link pastOf} an earlier engine, counters continue from it.
  */
 export function sumStatistics<T extends object>(one: T, other: T): T {
   const left = one as Readonly<Record<string, unknown>>
@@ -30,7 +30,7 @@ function sumOf(name: string, one: unknown, other: unknown): unknown {
 const isDistribution = (value: object): value is Distribution =>
   'bounds' in value && 'counts' in value
 
-/** All engines of a model have the same bounds; where one is of another version, it is left out. */
+/** All engines of a model have the same bounds; the distribution of an engine of another version is left out. */
 function distributionOf(one: Distribution, other: Distribution): Distribution {
   if (one.bounds.join() !== other.bounds.join()) return one
   return {
@@ -40,7 +40,9 @@ function distributionOf(one: Distribution, other: Distribution): Distribution {
   }
 }
 
-/** What an engine that has left memory had counted; nothing goes on in it any more. */
+/**
+ * The counters of an engine that has left memory; values of the moment, such as running requests, are 0 or left out.
+ */
 export function pastOf(statistics: EngineStatistics): EngineStatistics {
   const { waitMs: _, kvPool: __, recorder: ___, workers, ...counted } = statistics
   return {
@@ -53,14 +55,14 @@ export function pastOf(statistics: EngineStatistics): EngineStatistics {
   }
 }
 
-/** The same of what an engine may not have: the tiers, and images and sounds. */
+/** {@link pastOf} the parts that an engine may lack: the tiers, and the encoding of images and sounds. */
 export const pastParts = ({ cache, encodes }: Pick<EngineStatistics, 'cache' | 'encodes'>) =>
   defined({
     cache: cache && emptied(cache),
     encodes: encodes && { ...encodes, waiting: 0, waitMs: 0 },
   })
 
-/** The tiers of an engine that is gone: what they had counted, and nothing in them. */
+/** The tiers of an engine that is gone: their counters, and no content. */
 function emptied({ ram, disk, longestPauseMs }: CacheStatistics): CacheStatistics {
   const held = { states: 0, bytes: 0, limitBytes: 0 }
   return {

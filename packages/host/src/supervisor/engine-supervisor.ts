@@ -18,7 +18,7 @@ import type { EngineLink, StartEngine, SupervisorOptions } from './supervisor-op
 /** The state of the engine. */
 export type SupervisorState = 'starting' | 'up' | 'restarting' | 'gone'
 
-/** Uptime in milliseconds after which the next pause before a restart is the first again. */
+/** Uptime in milliseconds after which the backoff of restarts is reset. */
 const stableMs = 60_000
 const nothingOwed = { steps: false, answers: false, preparation: false }
 
@@ -29,15 +29,15 @@ const nothingOwed = { steps: false, answers: false, preparation: false }
  */
 export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   state: SupervisorState = 'starting'
-  /** Engines after the first one. */
+  /** The number of engines after the first one. */
   restarts = 0
   readonly #work: EngineWork
   readonly #hangs: HangDetector
   #link: EngineLink | undefined
-  /** Of the engine; before the first one is ready, as many as may come. */
+  /** The slots of the engine; before the first one is ready, unlimited. */
   #slots = Infinity
   #upSince = 0
-  /** Engines that died soon after they were ready, in a row. */
+  /** Engines in a row that died soon after they were ready. */
   #deaths = 0
   #failedStarts = 0
   #failure: string | undefined
@@ -65,7 +65,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     }
     this.#work = new EngineWork(new Waiting(clock, { onExpired }))
     this.#hangs = new HangDetector(clock, options, (what) =>
-      // What hangs may be its plan: the engine can say so no more.
+      // The policy may be what hangs; the engine itself can no longer report it.
       this.#kill(`${what} under the policy "${telemetry.policy}"`),
     )
     this.#start()
@@ -98,7 +98,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#onState.push(listener)
   }
 
-  /** Ends the engine and all that is under way. */
+  /** Ends the engine and all requests and calls in flight. */
   kill(): void {
     this.#isClosing = true
     if (this.#link === undefined) this.#end('it was stopped')
@@ -151,7 +151,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       case 'result':
       case 'error': {
         const call = this.#work.onAnswer(message)
-        // Not to a client that has left.
+        // Without a call, its client has left.
         if (call !== undefined) this.#tell(message, call.name)
         break
       }
@@ -176,11 +176,11 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     for (const listener of this.#onState) listener(this.state)
   }
 
-  /** Gives the engine what it may have now, and watches over what it owes. */
+  /** Sends the requests and calls that the engine may have now, and updates the watch for hangs. */
   #moveOn(): void {
     const now = this.clock.now()
     let isMore = this.state === 'up'
-    // In place of one that cannot be sent, others may have their turn.
+    // If a message cannot be sent, others may have their turn.
     while (isMore) {
       isMore = false
       for (const message of this.#work.take(now)) isMore = !this.#pass(message) || isMore
@@ -188,7 +188,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#hangs.update(this.state === 'up' ? this.#work.debts() : nothingOwed)
   }
 
-  /** Sends what may be too deep or too large for a message: then that one ends, and no other. */
+  /** Sends a request or a call. One that is too deep or too large for a message fails alone, and false is returned. */
   #pass(message: Submission | Call): boolean {
     try {
       this.#link?.channel.send(message)
@@ -278,7 +278,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.state = 'gone'
     this.#hangs.update(nothingOwed)
     this.#cancelTimer?.()
-    // Nothing of it waits any more: its clients hear that the channel is closed.
+    // Nothing waits any more: clients hear that the channel is closed.
     for (const entry of this.#work.requests.values()) this.#work.remove(entry)
     this.#onGone(reason)
   }

@@ -28,13 +28,13 @@ interface PendingCall {
 /** A result or a failure of a call. */
 type Answer = FromEngine & { readonly type: 'result' | 'error' }
 
-/** What an engine has to do. */
+/** The kinds of work that an engine owes. */
 export interface Debts {
-  /** A request. */
+  /** It has a request. */
   readonly steps: boolean
-  /** A call that is answered within a time that can be told. */
+  /** It has a call whose answer takes a foreseeable time. */
   readonly answers: boolean
-  /** A request or a call in a way that takes no forward pass. */
+  /** It has a request or a call in a phase without forward passes. */
   readonly preparation: boolean
 }
 
@@ -50,12 +50,12 @@ const phaseOfCall = { pass: 'running', request: 'waiting' } as const
  */
 export class EngineWork {
   readonly #requests = new Map<string, EngineRequest>()
-  /** By arrival. */
+  /** In order of arrival. */
   readonly requests: ReadonlyMap<string, EngineRequest> = this.#requests
-  /** How many requests are in each phase: a message of the engine must not cost a look at all that wait. */
+  /** Requests in each phase: a message of the engine must not cost a loop over all that wait. */
   readonly #counts = { held: 0, checking: 0, waiting: 0, preparing: 0, running: 0 }
   readonly #calls = new Map<number, PendingCall>()
-  /** What is to be alone on the engine, or is. */
+  /** The suspect that runs, or is to run, alone on the engine. */
   #alone: EngineRequest | PendingCall | undefined
   /** Whether there may be suspects: an engine has crashed. */
   #hasCrashed = false
@@ -71,7 +71,7 @@ export class EngineWork {
   }
 
   /**
-   * Adds a request; returns it where the engine gets it at once, so that it waits for nothing.
+   * Adds a request; returns its submission if the engine gets it at once, without waiting.
    *
    * @param isUp - whether there is an engine
    */
@@ -84,7 +84,7 @@ export class EngineWork {
     return isNext ? { type: 'submit', id: entry.id, request: entry.request } : undefined
   }
 
-  /** The engine does something else with a request. */
+  /** Moves a request to another phase. */
   move(entry: EngineRequest, phase: Phase): void {
     if (entry.phase === 'held') this.waiting.delete(entry)
     this.#counts[entry.phase]--
@@ -100,7 +100,10 @@ export class EngineWork {
     return undefined
   }
 
-  /** Takes what the engine gets now, in order. Calls without a client's data may crash nothing: they go at any time. */
+  /**
+   * Yields what the engine gets now, in order. Calls without a client's data cannot crash it: they are sent at any
+   * time.
+   */
   *take(now: number): Iterable<Submission | Call> {
     if (this.#hasCrashed) this.#alone ??= this.#nextSuspect()
     for (const pending of this.#calls.values()) {
@@ -130,7 +133,7 @@ export class EngineWork {
       if (event.type === 'start') this.move(entry, 'waiting')
       else if (event.type !== 'token') this.remove(entry)
       else if (entry.isSuspect && entry.deaths <= 1) {
-        // The first token shows that it was another request's crash; after two it stays alone.
+        // The first token shows that another request crashed the engine; after two crashes it stays alone.
         entry.isSuspect = false
         if (this.#alone === entry) this.#alone = undefined
       }
@@ -138,7 +141,7 @@ export class EngineWork {
     return fresh
   }
 
-  /** An answer came; returns what it is to, undefined when no client waits for it. */
+  /** An answer came; returns its call, undefined if no client waits for it. */
   onAnswer({ type, call: number }: Answer): Call | undefined {
     const call = this.removeCall(number)?.call
     if (type === 'result' && call?.name === 'setScheduler') this.policy = { ...call, call: -1 }
@@ -221,7 +224,7 @@ export class EngineWork {
 
   #nextSuspect(): EngineRequest | PendingCall | undefined {
     for (const pending of this.#calls.values()) if (pending.isSuspect) return pending
-    // A suspect that is not alone is held.
+    // A suspect that does not run alone is held.
     if (this.#counts.held === 0) return undefined
     for (const entry of this.requests.values()) if (entry.isSuspect) return entry
     return undefined

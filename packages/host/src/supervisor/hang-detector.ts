@@ -9,7 +9,7 @@ interface Watch {
   readonly what: string
   readonly patienceMs: number
   isOwed: boolean
-  /** When there was something of it last, or began to be owed. */
+  /** When there was last a sign of progress, or when the debt began. */
   since: number
 }
 
@@ -19,7 +19,7 @@ interface Watch {
  */
 export class HangDetector {
   readonly #watches: readonly Watch[]
-  /** The next look. */
+  /** Time of the next check. */
   #at = Infinity
   #cancel: (() => void) | undefined
 
@@ -55,7 +55,7 @@ export class HangDetector {
     }
   }
 
-  /** The pending work may have changed: time counts from when there is some. */
+  /** The pending work may have changed: the time of each kind counts from when it began. */
   update(debts: Debts): void {
     const now = this.clock.now()
     let next = Infinity
@@ -65,7 +65,7 @@ export class HangDetector {
       watch.isOwed = isOwed
       if (isOwed) next = Math.min(next, watch.since + watch.patienceMs)
     }
-    // A look that comes too early, or when nothing is owed any more, does no harm.
+    // A check that comes too early, or when nothing is owed any more, does no harm.
     if (next < this.#at) this.#arm(next)
   }
 
@@ -81,14 +81,14 @@ export class HangDetector {
     let next = Infinity
     for (const watch of this.#watches) {
       if (!watch.isOwed) continue
-      // If this look is late, the event loop was blocked and messages may still be unread.
+      // If this check is late, the event loop was blocked and messages may still be unread.
       if (lateMs > watch.patienceMs / 4) watch.since = now
       const due = watch.since + watch.patienceMs
       if (due > now) {
         next = Math.min(next, due)
         continue
       }
-      // Once is enough: its end comes.
+      // Reported once: the engine is killed.
       watch.since = Infinity
       this.#arm(Infinity)
       return this.onHang(`${watch.what} for ${watch.patienceMs / 1000} s`)

@@ -72,7 +72,7 @@ export class SupervisedEngineClient extends RemoteEngineClient {
     return writeRecording(await this.recordingParts())
   }
 
-  /** What {@link recording} is made of, to be put together with those of other engines. Throws as that does. */
+  /** The data of {@link recording}, to be joined with those of other engines. Throws the same errors. */
   async recordingParts(): Promise<RecordingParts> {
     if (!this.#recorder.isOn) throw noRecorder()
     await this.ready()

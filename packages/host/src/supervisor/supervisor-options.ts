@@ -2,7 +2,9 @@ import type { Channel, FromEngine, ToEngine } from '../remote/channel.js'
 
 /** A running engine process. */
 export interface EngineLink {
-  /** To the engine, which sends `ready` or `failed`, or closes it. What `send` throws ends that request or call alone. */
+  /**
+   * To the engine, which sends `ready` or `failed`, or closes it. If `send` throws, that request or call fails alone.
+   */
   readonly channel: Channel<ToEngine, FromEngine>
   /** Ends it at once; its channel closes. */
   readonly kill: () => void

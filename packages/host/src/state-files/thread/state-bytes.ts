@@ -14,7 +14,7 @@ import {
   cutShort,
 } from './state-format.js'
 
-/** Bytes that are read or written at once, and are still in the processor's cache for the checksum. */
+/** Bytes that are read or written at once: few enough to be still in the processor's cache for the checksum. */
 const chunkBytes = 2 ** 20
 const method = 'aes-256-gcm'
 const nonceBytes = 12
@@ -25,9 +25,9 @@ const changed = 'it was changed, or damaged'
 type Memory = Uint8Array | 'new'
 
 /**
- * The bytes of a file, in chunks. Without a secret: the head, the state, and the CRC-32 of both. With one:
- * the magic, the name of the secret, the length of the head, and then the head and the state, each with a
- * nonce before it and an authentication tag behind it, that of the state bound to the head.
+ * The bytes of a file, in chunks. Without a secret: the head, the state, and the CRC-32 of both. With one: the magic,
+ * the name of the secret, the length of the head, and then the head and the state, each between a nonce and an
+ * authentication tag; the state's tag is bound to the head.
  *
  * @param secret - 32 bytes
  */
@@ -53,14 +53,14 @@ export function* bytesOf(
   yield* sealed(data, secret, tag)
 }
 
-/** How long the file of {@link bytesOf} is. */
+/** The size of the file of {@link bytesOf}. */
 export function sizeOf(headBytes: number, bytes: number, isSealed: boolean): number {
   const more = sealedMagic.byteLength + keyNameBytes + numberBytes + 2 * (nonceBytes + tagBytes)
   return headBytes + bytes + (isSealed ? more : numberBytes)
 }
 
 /**
- * Reads the head of a file, and the state if there is memory for it, of exactly its length or new.
+ * Reads the head of a file, and the state if there is memory for it: of exactly its length, or `new`.
  * @throws Error that says why it is no whole state of this secret
  */
 export function readState(path: string, secret?: Uint8Array, memory?: Memory): ReadHead {
@@ -74,7 +74,7 @@ export function readState(path: string, secret?: Uint8Array, memory?: Memory): R
   }
 }
 
-/** {@link readState} of the bytes of a file. */
+/** {@link readState} for the bytes of a file in memory. */
 export const readStateIn = (bytes: Buffer, secret?: Uint8Array): ReadHead =>
   readStateFrom(sourceOf(bytes), secret, 'new')
 
@@ -125,7 +125,7 @@ function readFully(file: number, bytes: Uint8Array, from: number): void {
   }
 }
 
-/** Returns the tag. */
+/** Encrypts bytes, between a nonce and a tag; returns the tag. */
 function* sealed(
   bytes: Uint8Array,
   secret: Uint8Array,
@@ -176,6 +176,6 @@ function numberOf(value: number): Buffer {
   return bytes
 }
 
-/** By which a file says which secret it needs, without giving it away. */
+/** Identifies in a file the secret that it needs, without revealing it. */
 const nameOf = (secret: Uint8Array): Buffer =>
   createHash('sha256').update('name').update(secret).digest().subarray(0, keyNameBytes)

@@ -1,15 +1,15 @@
 import { crc32 } from 'node:zlib'
 import type { StateHead } from '@cllm/core'
 
-/** What a file begins with: our name and the version of the format. */
+/** The beginning of a file: our name and the version of the format. */
 export const magic = Buffer.from('CLLMST01')
-/** The same of one that is encrypted. */
+/** The beginning of an encrypted file. */
 export const sealedMagic = Buffer.from('CLLMSE01')
-/** Of both, without the version. */
+/** The common beginning of both, without the version. */
 const family = 'CLLMS'
 /** Bytes of a number. */
 export const numberBytes = 4
-/** A longer list of fields is none of ours. */
+/** Most bytes of the fields: a file with more is not ours. */
 const longestFields = 65_536
 
 export const cutShort = 'it is cut short'
@@ -23,10 +23,10 @@ export interface ReadHead extends StateHead {
   readonly usedAt?: number
 }
 
-/** What a head says of a state, with the number of its tokens in place of them. */
+/** The fields of a head, with the number of tokens in place of the tokens. */
 type Fields = Omit<StateHead, 'tokens'> & { readonly tokens: number; readonly bytes: number }
 
-/** The magic, the length of the fields, the fields as JSON, and the tokens. */
+/** A state's head: the magic, the length of the fields, the fields as JSON, and the tokens. */
 export function writeHead({ key, scope, partial, tokens }: StateHead, bytes: number): Buffer {
   const fields: Fields = { key, scope, partial, tokens: tokens.length, bytes }
   const text = Buffer.from(JSON.stringify(fields))
@@ -39,7 +39,7 @@ export function writeHead({ key, scope, partial, tokens }: StateHead, bytes: num
 
 /**
  * Reads what {@link writeHead} wrote, behind its magic.
- * @throws Error that says why it is none
+ * @throws Error that says why it is no head
  */
 export function readHead(source: StateSource): ReadHead {
   const length = source.take(numberBytes).readUInt32LE()
@@ -51,7 +51,7 @@ export function readHead(source: StateSource): ReadHead {
   return { ...fields, tokens }
 }
 
-/** What to say of a file that begins otherwise than expected. */
+/** Says why a file begins otherwise than expected. */
 export function strangeness(opening: Buffer): string {
   if (opening.equals(sealedMagic)) return 'it is encrypted, and no key was given'
   if (opening.equals(magic)) return 'it is not encrypted, and a key was given'
@@ -83,13 +83,13 @@ function parsed(text: string): Partial<Record<keyof Fields, unknown>> {
 const isCount = (value: unknown): value is number =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 
-/** What a state is read from, from its beginning to its end. */
+/** The bytes of a state, read from the beginning to the end. */
 export class StateSource {
   #at = 0
   /** The CRC-32 of what was read. */
   sum = 0
 
-  /** @param fill - fills these bytes with those from a place on */
+  /** @param fill - fills `bytes` with those from the position `at` on */
   constructor(
     private readonly size: number,
     private readonly fill: (bytes: Uint8Array, at: number) => void,
@@ -100,7 +100,7 @@ export class StateSource {
     return this.size - this.#at
   }
 
-  /** @throws Error where there are fewer */
+  /** @throws Error if fewer are left */
   take(count: number): Buffer {
     const bytes = Buffer.alloc(count)
     this.into(bytes)
@@ -116,6 +116,6 @@ export class StateSource {
   }
 }
 
-/** Bytes in memory. */
+/** A source of bytes in memory. */
 export const sourceOf = (all: Buffer): StateSource =>
   new StateSource(all.byteLength, (bytes, at) => void all.copy(bytes, 0, at))

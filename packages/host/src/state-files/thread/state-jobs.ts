@@ -15,11 +15,11 @@ import { randomBytes } from 'node:crypto'
 import type { StateFile } from '@cllm/core'
 import { bytesOf, readState } from './state-bytes.js'
 
-/** What a folder holds. */
+/** The files of a folder. */
 export interface Listed {
-  /** The latest used last. */
+  /** In order of use, the most recent last. */
   readonly files: readonly StateFile[]
-  /** Why others are none, and how many for each reason. */
+  /** Why other files cannot be used, and how many for each reason. */
   readonly problems: readonly ListProblem[]
 }
 
@@ -27,15 +27,15 @@ export interface Listed {
 export interface ListProblem {
   readonly reason: string
   readonly count: number
-  /** One of them. */
+  /** The name of one of them. */
   readonly name: string
 }
 
 const pageBytes = 4096
 
 /**
- * What a `StateThread` does, waiting for the disk meanwhile. Each throws an Error that says why it failed;
- * a `secret` is what may be needed to understand files: 32 bytes.
+ * The jobs of a `StateThread`, which waits for the disk meanwhile. Each throws an Error that says why it failed. A
+ * `secret` is the key of encrypted files: 32 bytes.
  */
 export const stateJobs = {
   read: readState,
@@ -66,8 +66,8 @@ export const stateJobs = {
 }
 
 /**
- * Writes a file in a folder that is made if need be, beside its place, and renames it.
- * @param head - what comes before the data
+ * Writes a file under a temporary name, and renames it. Makes the folder if need be.
+ * @param head - comes before the data
  * @param data - copied to the thread unless its memory is shared
  */
 function write(path: string, head: Uint8Array, data: Uint8Array, secret?: Uint8Array): void {
@@ -95,7 +95,7 @@ function writeFully(file: number, bytes: Uint8Array): void {
   }
 }
 
-/** Reads the heads of what {@link cleanFolder} leaves, but for files of another key. */
+/** Cleans the folder, and reads the heads of the files of this key that are left. */
 function listFolder(key: string, limits: FolderLimits, secret?: Uint8Array): Listed {
   const files: StateFile[] = []
   const problems = new Map<string, ListProblem>()
@@ -113,22 +113,22 @@ function listFolder(key: string, limits: FolderLimits, secret?: Uint8Array): Lis
   return { files, problems: [...problems.values()] }
 }
 
-/** What the name of a file ends with. */
+/** The ending of a file's name. */
 export const ending = '.state'
-/** What it ends with besides while it is written. */
+/** A further ending while the file is written. */
 const unfinished = '.tmp'
 const ours = /^[0-9a-f]{40}\.state(\.[0-9a-f]{12}\.tmp)?$/
 const left = /\.[0-9a-f]{12}\.tmp$/
-/** What a writer that died has left is removed after this long. */
+/** Milliseconds after which the unfinished file of a writer that died is removed. */
 const unfinishedMs = 3_600_000
 
-/** What a folder may hold. */
+/** The limits of a folder's content. */
 interface FolderLimits {
   readonly folder: string
   /** Milliseconds since the epoch. */
   readonly now: number
   readonly limitBytes: number
-  /** Bytes of a file that is to come. */
+  /** Bytes of a file that is about to be written. */
   readonly more: number
   readonly maxAgeMs: number
 }
@@ -137,7 +137,7 @@ interface FolderLimits {
 interface Kept {
   readonly names: readonly string[]
   readonly bytes: number
-  /** Names of those that are not kept. */
+  /** Names of the files that were removed. */
   readonly removed: readonly string[]
 }
 
@@ -146,8 +146,8 @@ const makeFolder = (folder: string): void =>
   void mkdirSync(folder, { recursive: true, mode: 0o700 })
 
 /**
- * Removes what is too old, or too much with `more` bytes; what is not ours stays as it is. The folder is
- * made if need be.
+ * Removes files that are too old, and the least recently used ones beyond the limit, with `more` bytes to come. Files
+ * that are not ours stay. Makes the folder if need be.
  */
 function cleanFolder({ folder, now, limitBytes, more, maxAgeMs }: FolderLimits): Kept {
   makeFolder(folder)
@@ -174,7 +174,7 @@ function cleanFolder({ folder, now, limitBytes, more, maxAgeMs }: FolderLimits):
   return { names, bytes: total - more, removed }
 }
 
-/** Removes what is left of files that nobody has written on for an hour when the latest one was written. */
+/** Removes unfinished files that were last written an hour or more before the folder's newest file. */
 function removeUnfinished(folder: string): void {
   const timed = readdirSync(folder).map((name) => {
     const path = join(folder, name)
@@ -186,7 +186,7 @@ function removeUnfinished(folder: string): void {
   }
 }
 
-/** A folder that cannot be written to can be read all the same. */
+/** Removes a file, if possible: a folder that cannot be written to can still be read. */
 function isRemoved(path: string): boolean {
   try {
     rmSync(path, { force: true })

@@ -1,4 +1,4 @@
-// What runs on the thread of a `StateThread`.
+// The code of the thread of a `StateThread`.
 import { platform, setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import { stateJobs } from './state-jobs.js'
@@ -6,12 +6,12 @@ import type { StateReply, StateTask } from './state-thread.js'
 
 const { niceness } = workerData as { readonly niceness: number }
 
-// Of this thread alone on Linux; elsewhere it would be that of the whole process.
+// On Linux, this thread's priority alone; elsewhere it would be that of the whole process.
 if (platform() === 'linux' && niceness > 0) {
   try {
     setPriority(niceness)
   } catch {
-    // the process is behind others already
+    // The process has a low priority already.
   }
 }
 

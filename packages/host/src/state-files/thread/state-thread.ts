@@ -5,7 +5,7 @@ import type { stateJobs } from './state-jobs.js'
 
 type Jobs = typeof stateJobs
 
-/** A job, by its name, with what it is given. */
+/** A job's name and its arguments. */
 export interface StateTask {
   readonly name: keyof Jobs
   readonly given: readonly unknown[]
@@ -13,7 +13,7 @@ export interface StateTask {
 
 /** How a task ended. */
 export interface StateReply {
-  /** What came of it. */
+  /** Its return value. */
   readonly result?: unknown
   /** Why it failed; undefined: it did not. */
   readonly problem?: string
@@ -22,15 +22,15 @@ export interface StateReply {
 }
 
 /**
- * A thread for what would keep the event loop, or the only thread of libuv's pool, which computes, from
- * their work: files of states, and new memory. It is made for the first task, does one after the other,
- * and keeps no process alive that waits for none.
+ * A thread for work that would block the event loop, or the only thread of libuv's pool, which computes: files of
+ * states, and new memory. It is started by the first task, does one task after the other, and does not keep the process
+ * alive while it has none.
  */
 export class StateThread {
   #worker: Worker | undefined
   #pending: Settling<unknown>[] = []
 
-  /** @param niceness - on Linux, how far behind the threads that compute it is, 0 to 19 */
+  /** @param niceness - on Linux, how much lower its priority is than that of the computing threads, 0 to 19 */
   constructor(private readonly niceness: number) {}
 
   /**
@@ -44,7 +44,7 @@ export class StateThread {
     this.#worker ??= this.#start()
     const worker = this.#worker
     const result = await new Promise<unknown>((resolve, reject) => {
-      // what cannot be sent fails by itself: nothing would come back for it
+      // Throws if it cannot be sent, before an answer is awaited.
       worker.postMessage({ name, given } satisfies StateTask, [])
       this.#pending.push({ resolve, reject })
       worker.ref()
@@ -71,14 +71,14 @@ export class StateThread {
   }
 }
 
-/** That of this process for writing files, which nobody waits for. */
+/** The thread that writes files; nobody waits for it. */
 export const writeThread = new StateThread(10)
-/** That for reading them, which a request waits for. */
+/** The thread that reads files; requests wait for it. */
 export const readThread = new StateThread(0)
-/** That for reading those which clients name: they may be large, and no request waits for them. */
+/** The thread that reads files that clients name: they may be large, and no request waits for them. */
 export const slotThread = new StateThread(0)
 
-/** Memory for states that a thread of its own makes ready, and that the thread of files shares. */
+/** Memory for states, which a thread of its own makes ready, and which the threads for files share. */
 export class TouchedMemory implements StateMemorySource {
   readonly #thread = new StateThread(5)
 
