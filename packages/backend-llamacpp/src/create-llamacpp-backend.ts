@@ -15,13 +15,13 @@ import type { LlamaRuntime, NativeDoor } from './native/native.js'
 import { openLlama } from './native/open-llama.js'
 import { chooseThreads, MachineLoad } from './threads/cores.js'
 
-/** Tokens per slot where nothing is set and the model was trained for more. */
+/** Tokens per slot if nothing is set and the model was trained with more. */
 const defaultContextSize = 4096
 
 /**
- * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before. The backend
- * runs one native forward pass per step for all sequences, and draws as llama.cpp's samplers do; while layers
- * are on the CPU the process should have been started with `UV_THREADPOOL_SIZE=1`.
+ * Loads a GGUF model into llama.cpp, after a check of the memory for weights and slots. The backend runs one native
+ * forward pass per step for all sequences, and draws tokens as llama.cpp's samplers do. With layers on the CPU, the
+ * process should be started with `UV_THREADPOOL_SIZE=1`.
  * @throws CllmError `invalid_configuration`, `model_unavailable`, `model_invalid` or
  * `insufficient_memory`
  */
@@ -94,7 +94,7 @@ function contextSizeOf(
 function loadFailure(cause: unknown, path: string): CllmError {
   if (CllmError.isInstance(cause)) return cause
   const message = messageOf(cause)
-  // node-llama-cpp's, which is not loaded for this
+  // compared by name, as node-llama-cpp is not loaded just for its class
   if (cause instanceof Error && cause.constructor.name === 'InsufficientMemoryError') {
     return new CllmError('insufficient_memory', `${path} cannot be loaded: ${message}`, { cause })
   }
@@ -105,9 +105,9 @@ function loadFailure(cause: unknown, path: string): CllmError {
 }
 
 /**
- * Compiles chat templates as a backend does, without a model.
+ * Makes a compiler of chat templates that works as a backend's, but needs no model.
  *
- * @throws CllmError as {@link createLlamaCppBackend} does where llama.cpp has no binary
+ * @throws CllmError as {@link createLlamaCppBackend} if there is no binary of llama.cpp
  */
 export async function createTemplateCompiler(logger: Logger): Promise<Compile> {
   const llama = await openLlama('off', logger)

@@ -41,7 +41,7 @@ export interface LlamaCppBackendParts extends Omit<OpenContext, 'samplers'> {
   readonly model: ModelInfo
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
-  /** Whether tokens can be taken out of slots. */
+  /** Whether tokens can be removed from the middle of slots. */
   readonly canShift: boolean
   readonly tokenizer: Tokenizer
   readonly vocabulary: Vocabulary
@@ -49,22 +49,22 @@ export interface LlamaCppBackendParts extends Omit<OpenContext, 'samplers'> {
   readonly samplers: SamplerFactory
   readonly grammars: ConstraintGrammars
   readonly embedder: Embedder
-  /** What saves and restores slots, where that is possible. */
+  /** Saves and restores slots, if that is possible. */
   readonly states?: SlotStates | undefined
-  /** What loads and applies adapters, where that is possible. */
+  /** Loads and applies adapters, if that is possible. */
   readonly adapters?: LlamaCppAdapters | undefined
-  /** Whether all slots share their cells. */
+  /** Whether all slots share one pool of KV cells. */
   readonly kvUnified: boolean
-  /** Queries in a tile of attention, where it has such. */
+  /** Queries per tile of attention; undefined: it has no tiles. */
   readonly tile?: number | undefined
-  /** What encodes images and sounds; default: the model takes none. */
+  /** Encodes images and sounds; default: the model takes none. */
   readonly encoder?: FileEncoder | undefined
   readonly clock: Clock
   /** Frees the model. */
   readonly close: () => Promise<void>
 }
 
-/** What threads and passes check themselves. */
+/** The learned costs; threads and passes each check their own part. */
 const learned = z.object({ threads: z.unknown(), passes: z.unknown() }).partial()
 
 const none: readonly never[] = []
@@ -86,7 +86,7 @@ export class LlamaCppBackend implements Backend {
   readonly preferSlot: Backend['preferSlot']
   readonly #costs: PassCosts
   readonly #filler: BatchFiller
-  /** Whether a step is under way that can be left. */
+  /** Whether a step is running that can be interrupted. */
   #canLeave = false
   #isLeaving = false
   #disposed = false
@@ -139,7 +139,7 @@ export class LlamaCppBackend implements Backend {
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
     this.#checkOpen()
     if (this.capabilities.generates === false) {
-      // Without a memory each token is an output, and more than the context has room for end the process.
+      // Without KV memory each token is an output, and more outputs than the context has room for end the process.
       const message = `${this.model.id} writes no text: it has embeddings only`
       throw new CllmError('unsupported', message)
     }
@@ -151,14 +151,14 @@ export class LlamaCppBackend implements Backend {
       : await this.#step(batch, true, batch.length)
   }
 
-  /** A step whose prompts have images, too. */
+  /** Computes a step with prompts that contain images or sounds. */
   async #stepMixed(batch: readonly BatchItem[], context: LogitsContext): Promise<StepResult> {
     const { cells, clock } = this.parts
     const started = clock.now()
     const { items, places } = await computeVectors(batch, cells, context)
     const vectorMs = clock.now() - started
     try {
-      // a part of an image cannot be taken off again
+      // a part of an image cannot be removed again, so this step cannot be interrupted
       const isWithin = batch.some(({ media }) => (media?.[0]?.shape?.skipped ?? 0) > 0)
       const result = await this.#step(items, !isWithin, batch.length)
       if (result.isInterrupted === true) undoVectors(batch, cells)
@@ -173,7 +173,7 @@ export class LlamaCppBackend implements Backend {
     }
   }
 
-  /** @param all - how many items may fail: it throws where each has */
+  /** @param all - the number of items that the caller passed: if as many fail, the step throws */
   async #step(batch: readonly BatchItem[], canLeave: boolean, all: number): Promise<StepResult> {
     const { cells, vocabulary, clock, threads, samplers, kvUnified } = this.parts
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
@@ -259,7 +259,7 @@ export class LlamaCppBackend implements Backend {
     if (this.#disposed) throw new CllmError('backend_failed', 'the backend was disposed of')
   }
 
-  /** False: it was left. */
+  /** Computes a pass; returns false if it was interrupted. */
   async #decode(batch: readonly BatchItem[], pass: StepPass, started: number): Promise<boolean> {
     const { cells, context, samplers, clock } = this.parts
     const runs: SequenceRun[] = []
@@ -272,7 +272,7 @@ export class LlamaCppBackend implements Backend {
       runs.push({ sequence, position, tokens, outputs })
     }
     const decoding = context.decodeBatch(runs)
-    // while it computes
+    // while the pass is computed
     const announce = samplers.threads?.announce
     const cancel =
       announce && announceDraws(announce, clock, started + this.#filler.forecastMs(batch, pass))

@@ -6,10 +6,10 @@ import type { CoreShare } from './threads/cores.js'
 /** The largest number of sequences in one llama.cpp context. */
 export const maxSlots = 256
 
-/** How the vectors of a text's tokens become one, in llama.cpp's numbers (`LLAMA_POOLING_TYPE_…`). */
+/** Ways to pool the vectors of a text's tokens, with llama.cpp's numbers (`LLAMA_POOLING_TYPE_…`). */
 export const poolingTypes = { none: 0, mean: 1, cls: 2, last: 3 } as const
 
-/** A way to make one vector of a text's tokens; a model that compares texts says so itself. */
+/** A way to pool the vectors of a text's tokens into one. A reranker's way, `rank`, comes from its file alone. */
 export type PoolingType = keyof typeof poolingTypes
 
 const optional = <T extends z.ZodType>(type: T) => z.exactOptional(type)
@@ -25,14 +25,14 @@ const rope = z.strictObject({
   yarnOriginalContext: optional(z.int().min(1)),
 })
 
-/** Where a model's weights go. */
+/** The devices that a model's weights go to. */
 const placement = z.strictObject({
-  /** Names of devices, as llama.cpp has them; default: all GPUs. */
+  /** llama.cpp's names of the devices to use; default: all GPUs. */
   devices: optional(listOf(z.string().min(1)).refine((names) => names.length > 0)),
   splitMode: optional(z.enum(['none', 'layer', 'row'])),
   /** The GPU that is used with `splitMode` `none`. */
   mainGpu: optional(z.int().min(0)),
-  /** Each GPU's share. */
+  /** The share of the weights for each GPU, in relation to the others. */
   tensorSplit: optional(z.array(z.number().min(0)).min(1).max(16).readonly()),
   /** Tensors whose name matches a pattern go to a device. */
   overrideTensors: optional(
@@ -41,30 +41,30 @@ const placement = z.strictObject({
 })
 
 const options = z.strictObject({
-  /** The GGUF file; of a model in several files, the first. */
+  /** The GGUF file; for a model in several files, the first one. */
   modelPath: z.string().min(1),
   /** The name that clients see; by default the file's name without `.gguf`. */
   modelId: optional(z.string().min(1)),
   /**
-   * Threads of a forward pass. By default their number follows the machine: it starts as `threadsFor`
-   * says, and goes up to the physical performance cores while other processes leave them free. More
-   * than the logical cores of this process become as many, with a warning.
+   * Threads of a forward pass, at most one per logical core of this process: more are reduced to that, with a warning.
+   * By default their number follows the machine's load: it starts with the number from `threadsFor`, and grows to at
+   * most the number of physical performance cores while other processes leave them free.
    */
   threads: optional(z.int().min(1).max(512)),
-  /** What computes. `auto` is the best of what this machine has. */
+  /** What computes the model; `auto`: the best that this machine has. */
   gpu: z.enum(['auto', 'off', 'metal', 'cuda', 'vulkan']).default('auto'),
   /** Layers on the GPU; `auto`: as many as fit beside the slots. */
   gpuLayers: z.union([z.int().min(0), z.enum(['auto', 'max'])]).default('auto'),
-  /** Sequences in memory at once. Each costs `contextSize` cells. */
+  /** Sequences in memory at once. Each takes `contextSize` KV cells, unless `kvTokens` is set. */
   slots: z.int().min(1).max(maxSlots).default(8),
   /**
-   * Tokens per slot; by default the smaller of 4,096 (with `kvTokens`: of that) and the training
-   * context. What is larger than the training context becomes that, with a warning.
+   * Tokens per slot, at most the training context: more is reduced to that, with a warning. Default: `kvTokens` if that
+   * is set, otherwise 4,096.
    */
   contextSize: optional(z.int().min(1)),
   /** Tokens per step over all sequences, at least `slots`. */
   batchSize: z.int().min(1).max(65_536).default(512),
-  /** Keys and values. Quantized ones, such as `q8_0`, half as large, need flash attention. */
+  /** The number format of keys and values. Quantized formats, such as `q8_0` of half the size, need flash attention. */
   kvCacheType: z.enum(kvCacheTypes).default('f16'),
   /** `auto`: where the model allows it. */
   flashAttention: z.union([z.boolean(), z.literal('auto')]).default('auto'),
@@ -74,33 +74,32 @@ const options = z.strictObject({
   mlock: z.boolean().default(false),
   /** A chat template in Jinja that replaces the model's own. */
   chatTemplate: optional(z.string().min(1)),
-  /** Whether the model thinks where a client does not say; default: as its template does by itself. */
+  /** Whether the model thinks if the client does not say; default: as its template does. */
   reasoning: optional(z.boolean()),
-  /** Loads even when the memory does not seem to suffice. */
+  /** Loads the model even if the memory does not seem to suffice. */
   ignoreMemoryCheck: z.boolean().default(false),
   /**
-   * How llama.cpp is reached: through its C API (`ffi`), in the library that was built on this machine if
-   * the caller has one, or else in node-llama-cpp's; or through node-llama-cpp's addon (`addon`), which is
-   * slower and knows none of the settings below. Where the C API cannot be used it becomes `addon`, with a
-   * warning, unless a setting needs it.
+   * How llama.cpp is called. `ffi` calls its C API: in the library that was built on this machine if the caller has
+   * one, otherwise in node-llama-cpp's. `addon` calls node-llama-cpp's addon, which is slower and supports none of the
+   * settings below. If the C API cannot be used, `ffi` becomes `addon` with a warning, or fails if a setting needs the
+   * C API.
    */
   native: z.enum(['ffi', 'addon']).default('ffi'),
-  /** Tokens that are computed at once, at most `batchSize`, which is the default. */
+  /** Tokens that are computed at once; at most, and by default, `batchSize`. */
   ubatchSize: optional(z.int().min(1)),
   /**
-   * Whether all slots share their KV cells: then a step is one pass over the weights, and a copied
-   * prefix takes no memory. Default: `off`, and `on` where the memory does not suffice for that.
+   * Whether all slots share one pool of KV cells: then a step is one pass over the weights, and a copied prefix takes
+   * no memory. Default: `off`, or `on` if the memory does not suffice for each slot's own cells.
    */
   kvUnified: optional(z.enum(['on', 'off'])),
   /**
-   * Tokens that all slots hold together: one pool of KV cells, from which each request takes what it
-   * needs, up to `contextSize`. Makes `kvUnified` on. Default: each slot has cells for `contextSize`
-   * tokens.
+   * The size in tokens of one pool of KV cells for all slots, from which each request takes what it needs, up to
+   * `contextSize`. Turns `kvUnified` on. Default: each slot has its own cells for `contextSize` tokens.
    */
   kvTokens: optional(z.int().min(1)),
   /**
-   * How the tokens of a text become its embedding; default: as the model says, else `last`. `none` gives
-   * the vector of each token, of any length.
+   * How the vectors of a text's tokens are pooled into its embedding; default: as the model says, otherwise `last`.
+   * `none` returns the vector of each token, not normalized.
    */
   pooling: optional(z.enum(Object.keys(poolingTypes) as [PoolingType, ...PoolingType[]])),
   /** Default: as the model says. */
@@ -109,13 +108,16 @@ const options = z.strictObject({
   placement: optional(placement),
   /** The projector of a model that sees or hears: its `mmproj` file. Default: it takes text alone. */
   mmprojPath: optional(z.string().min(1)),
-  /** Whether the model takes text alone, with a warning, where its projector cannot be used. */
+  /** Whether a projector that cannot be used only causes a warning; the model then takes text alone. */
   mmprojOptional: z.boolean().default(false),
-  /** Whether the GPU that computes encodes images and sounds, too. */
+  /** Whether the GPU, if one is used, also encodes images and sounds. */
   mmprojOffload: z.boolean().default(true),
-  /** llama.cpp's library for images and sounds, `libmtmd` of the same release; default: the one that was built on this machine. */
+  /**
+   * llama.cpp's library for images and sounds, `libmtmd` of the same release; default: the one that was built on this
+   * machine.
+   */
   mediaLibrary: optional(z.string().min(1)),
-  /** Bytes of encoded images and sounds that are kept. */
+  /** The size in bytes of the cache of encoded images and sounds. */
   mediaCacheBytes: z.int().min(1).default(268_435_456),
   /** How long threads poll for the next pass before they sleep, 0 to 100. */
   poll: z.int().min(0).max(100).default(50),
@@ -155,7 +157,7 @@ export const llamaCppOptionsSchema = options.superRefine((given, context) => {
   )
 })
 
-/** The names of given options that the addon does not have. */
+/** The names of the given options that the addon does not support. */
 export function unknownToAddon(given: z.output<typeof options>): string[] {
   const { kvCacheType, kvUnified, kvTokens, poll, ubatchSize, pooling, rope, placement } = given
   const names = Object.entries({ ubatchSize, kvTokens, pooling, rope, placement })
@@ -170,13 +172,13 @@ export function unknownToAddon(given: z.output<typeof options>): string[] {
 /** Settings of the llama.cpp backend. Everything but the file has a default. */
 export type LlamaCppOptions = Readonly<z.input<typeof options>>
 
-/** {@link LlamaCppOptions} with the defaults that do not depend on model or machine. */
+/** {@link LlamaCppOptions} after the check, with all defaults that depend on neither model nor machine. */
 export type CheckedLlamaCppOptions = Readonly<z.output<typeof options>>
 
-/** How positions are stretched; see {@link LlamaCppOptions}. */
+/** How positions are stretched beyond the training context; see {@link LlamaCppOptions}. */
 export type RopeOptions = Readonly<z.output<typeof rope>>
 
-/** Where a model's weights go; see {@link LlamaCppOptions}. */
+/** The devices that a model's weights go to; see {@link LlamaCppOptions}. */
 export type PlacementOptions = Readonly<z.output<typeof placement>>
 
 /**
@@ -201,19 +203,19 @@ export interface LlamaCppDependencies {
   readonly clock: Clock
   readonly logger: Logger
   /**
-   * Bytes of RAM that this process may still take, where something sets a lower limit than the
-   * machine's free memory, such as a container.
+   * Bytes of RAM that this process may still take, if something such as a container limits it to less than the
+   * machine's free memory.
    */
   readonly availableMemory?: () => number
-  /** CPU cores to compute on; default: all cores available to the process, for this engine alone. */
+  /** The CPU cores to compute on; default: all cores available to the process, for this engine alone. */
   readonly cores?: CoreShare
   /**
-   * The file of a library that was built for this machine, as `cllm native build` does it; used on the
-   * CPU with `native: 'ffi'`. One for another CPU can end the process. Default: node-llama-cpp's.
+   * The file of a library that `cllm native build` made for this machine; used on the CPU with `native: 'ffi'`. A
+   * library for another CPU can end the process. Default: node-llama-cpp's.
    */
   readonly library?: string | undefined
-  /** The file of the library for images (`libmtmd`) that was built for this machine. Default: there is none. */
+  /** The file of the library for images and sounds (`libmtmd`) that was built for this machine. Default: none. */
   readonly mediaLibrary?: string | undefined
-  /** A folder whose `node_modules` have libraries for GPUs, as `cllm gpu add` fetches them. Default: there is none. */
+  /** A folder whose `node_modules` contain the libraries for GPUs that `cllm gpu add` fetched. Default: none. */
   readonly gpuFolder?: string | undefined
 }

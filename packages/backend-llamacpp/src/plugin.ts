@@ -5,7 +5,7 @@ import { type LlamaCppDependencies, llamaCppOptionsSchema } from './llamacpp-opt
  * The plugin that registers this backend as `llamacpp`. The native library is loaded with the first
  * model, not with the plugin.
  *
- * @param dependencies what the process knows beside the clock and the logger that the registry passes
+ * @param dependencies services and limits besides the clock and the logger, which the registry passes
  */
 export function createLlamaCppPlugin(
   dependencies: Omit<LlamaCppDependencies, 'clock' | 'logger'> = {},
@@ -29,5 +29,5 @@ export function createLlamaCppPlugin(
   })
 }
 
-/** The plugin for a process whose memory and cores are not limited further. */
+/** The plugin for a process without limits of its own on memory and cores. */
 export const llamaCppPlugin: Plugin = createLlamaCppPlugin()

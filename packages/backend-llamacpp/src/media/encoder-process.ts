@@ -1,5 +1,5 @@
-// The process that decodes and encodes images and sounds, so that a file which crashes the library ends no engine. It is
-// started with the options as JSON, sends `ready` or `error`, and then answers one request after the other.
+// The process that decodes and encodes images and sounds, so that a file which crashes the library ends no engine. It
+// is started with the options as JSON, sends `ready` or `error`, and then answers one request after the other.
 import { writeSync } from 'node:fs'
 import { constants, setPriority } from 'node:os'
 import process from 'node:process'

@@ -38,8 +38,8 @@ interface FileEncoderOptions extends MediaLibraryOptions {
 const lastId = 0x7fff_ffff
 
 /**
- * Encodes images and sounds in a separate process, which is started again when a file has ended it, and caches encodings
- * by the files' content.
+ * Encodes images and sounds in a separate process, which is started again when a file has ended it, and caches
+ * encodings by the files' content.
  */
 export class FileEncoder implements MediaEncoder {
   readonly #known: LRUCache<string, EncodedMedia>

@@ -32,11 +32,11 @@ class LlamaCppAdapter implements LoadedAdapter {
 }
 
 /**
- * The adapters of a model. llama.cpp applies them to a context, so to all sequences of a pass, and
- * plans its graph anew when they change.
+ * The adapters of a model. llama.cpp applies them to a whole context, thus to all sequences of a pass, and rebuilds its
+ * graph when they change.
  */
 export class LlamaCppAdapters implements BackendAdapters {
-  /** What the context has now. */
+  /** The key of the adapters that are applied to the context now. */
   #applied = ''
 
   constructor(
@@ -57,9 +57,9 @@ export class LlamaCppAdapters implements BackendAdapters {
   }
 
   /**
-   * Gives the context what the items of a step are computed with.
+   * Applies the adapters of a step's items to the context.
    *
-   * @throws CllmError `backend_failed` where they differ
+   * @throws CllmError `backend_failed` if the items have different adapters
    */
   prepare(batch: readonly BatchItem[]): void {
     const wanted = batch[0]?.adapters
@@ -77,7 +77,7 @@ export class LlamaCppAdapters implements BackendAdapters {
   }
 }
 
-/** The adapters as a context takes them. Throws `backend_failed` for one of another backend. */
+/** The adapters in the form that a context takes. Throws `backend_failed` if one belongs to another backend. */
 export const nativeAdapters = (adapters: readonly AppliedAdapter[] = []): AppliedNativeAdapter[] =>
   adapters.map(({ adapter, scale }) => {
     if (adapter instanceof LlamaCppAdapter) return { adapter: adapter.native, scale }
@@ -93,7 +93,7 @@ async function hashOf(path: string): Promise<string> {
   return hash.digest('hex').slice(0, 32)
 }
 
-/** What an adapter must fit. */
+/** The model that an adapter must fit. */
 interface AdapterBase {
   readonly modelPath: string
   readonly architecture: string
@@ -103,10 +103,10 @@ type Shapes = ReadonlyMap<string, readonly number[]>
 type Refuse = (what: string, expected: string, received: unknown) => never
 
 /**
- * Checks that a file is a LoRA adapter and that its matrices fit the model's: what llama.cpp would
- * refuse without saying why to its caller, and what would end the process.
+ * Checks that a file is a LoRA adapter and that its matrices fit the model's. llama.cpp would refuse some misfits
+ * without telling its caller why, and end the process on others.
  *
- * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it does not fit
+ * @throws CllmError `model_unavailable` if the file cannot be read, `model_invalid` if it does not fit
  */
 async function checkAdapter(path: string, base: AdapterBase): Promise<void> {
   const notThis = `${path}: expected an adapter in a GGUF file, which this is not`
@@ -155,7 +155,7 @@ function checkMatrices(adapter: Shapes, model: Shapes, refuse: Refuse): void {
     if (other === undefined) refuse(name, 'with both .lora_a and .lora_b', `${tensor} alone`)
     const [a, b] = part === 'a' ? [shape, other] : [other, shape]
     const [rows = 0, columns = 0] = weights
-    // Those of embeddings are the other way round.
+    // The matrices of embeddings are transposed.
     const isEmbedding = name.endsWith('token_embd.weight')
     const [inner, outer] = isEmbedding ? [b[1], a[1]] : [a[0], b[1]]
     if (inner === rows && outer === columns && (isEmbedding || a[1] === b[0])) continue

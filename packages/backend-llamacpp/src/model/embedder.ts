@@ -10,25 +10,27 @@ import type {
 import type { LlamaRuntime, LoadedModel } from '../native/native.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
-/** What one pass takes, and gives. */
+/** Options of {@link Embedder}. */
 interface EmbeddingOptions {
+  /** The most inputs in one pass. */
   readonly inputs: number
-  /** Whether each token's vector is wanted, as it is. */
+  /** Whether to return each token's vector, neither pooled nor normalized. */
   readonly eachToken: boolean
 }
 
-/** The context of embeddings; the addon's has no adapters. */
+/** The context of embeddings; with the addon it supports no adapters. */
 type EmbeddingContext = NativeContext & Partial<Pick<LogitsContext, 'setAdapters'>>
 
-/** The context of embeddings, and how many tokens of all inputs together a pass has memory for. */
+/** The context of embeddings after it was made. */
 interface OpenEmbeddings {
   readonly context: EmbeddingContext
+  /** The most tokens in one pass, over all inputs. */
   readonly tokens: number
-  /** Whether more would be taken, had the memory sufficed. */
+  /** Whether `tokens` was lowered for lack of memory. */
   readonly isShort: boolean
 }
 
-/** Computes embeddings in a context of their own, which is made when it is first needed. */
+/** Computes embeddings in a separate context, which is made when it is first needed. */
 export class Embedder {
   #opened: OpenEmbeddings | undefined
 
@@ -39,8 +41,8 @@ export class Embedder {
   ) {}
 
   /**
-   * The vectors of these inputs, computed in one pass: pooled as the model says and of length 1, or of an
-   * input's tokens one after the other.
+   * Computes the vectors of these inputs in one pass: for each input its pooled vector, normalized to length 1, or with
+   * `eachToken` the vectors of its tokens, concatenated.
    */
   async embed(
     inputs: readonly (readonly TokenId[])[],
@@ -73,7 +75,7 @@ export class Embedder {
       })
     } finally {
       for (const sequence of inputs.keys()) context.disposeSequence(sequence)
-      // one that is taken away must be in no context
+      // an adapter must not be applied to any context when it is freed
       if (adapters.length > 0) context.setAdapters?.([])
     }
   }
@@ -95,20 +97,20 @@ export class Embedder {
   }
 }
 
-/** Of length 1; the one number of a model that compares texts stays as it is. */
+/** Normalizes a vector to length 1; a reranker's single number is kept as it is. */
 function normalized(vector: Float32Array): number[] {
   if (vector.length === 1) return [...vector]
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))
   return Array.from(vector, (value) => (length === 0 ? 0 : value / length))
 }
 
-/** The largest number of tokens in an embedding input, and what is too few to be of use. */
+/** The most tokens in an embedding input, and the number from which on less memory is an error. */
 const longestEmbedding = 2048
 const fewestTokens = 128
 
 /**
- * The context of embeddings: each input is a sequence, and all share the cells. It is for as many tokens as there is
- * memory for.
+ * Makes the context of embeddings, in which each input is a sequence and all share the cells. If the memory does not
+ * suffice for `size` tokens, tries half of them, and so on.
  * @throws CllmError `insufficient_memory`
  */
 export async function openEmbeddings(
@@ -120,10 +122,10 @@ export async function openEmbeddings(
   size = embeddingTokens(settings),
 ): Promise<OpenEmbeddings> {
   const { embeddingInputs: slots } = loaded
-  // llama.cpp has room for an output of each sequence at least, or ends the process
+  // with room for fewer outputs than sequences, llama.cpp would end the process
   const batchSize = Math.max(size, slots)
   const sizes = { contextSize: size, kvTokens: size, batchSize, ubatchSize: batchSize }
-  // llama.cpp has room for the logits of each token as well, and twice where the model makes them
+  // llama.cpp also allocates logits for each token, and twice if the model generates text
   const outputs = shape.looksAhead ? batchSize : 2 * batchSize
   const single = { ...settings, ...sizes, kvCacheType: 'f16' as const, slots, outputs }
   try {
@@ -148,7 +150,7 @@ export async function openEmbeddings(
   throw new CllmError('insufficient_memory', message, { details: { contextSize: size } })
 }
 
-/** How long an input may be: it is computed in one pass, whose buffers grow with it. */
+/** The most tokens in an input: it is computed in one pass, whose buffers grow with it. */
 export function embeddingTokens({ contextSize }: ContextSettings): number {
   return Math.min(contextSize, longestEmbedding)
 }

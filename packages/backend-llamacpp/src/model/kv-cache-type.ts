@@ -1,6 +1,6 @@
 /**
- * Of each format its `ggml_type`, and the bytes that a number takes on average: quantized ones keep 32
- * numbers in a block, q8_0 in 34 bytes.
+ * For each format its `ggml_type`, and the average bytes per number: quantized formats store blocks of 32 numbers, such
+ * as 34 bytes in q8_0.
  */
 export const kvCacheFormats = {
   f16: { id: 1, bytes: 2 },
@@ -17,10 +17,10 @@ export const kvCacheFormats = {
 /** The number format of keys and values. */
 export type KvCacheType = keyof typeof kvCacheFormats
 
-/** Each {@link KvCacheType}. node-llama-cpp's addon was tested with the first two. */
+/** All {@link KvCacheType}s. node-llama-cpp's addon was tested with the first two. */
 export const kvCacheTypes = Object.keys(kvCacheFormats) as [KvCacheType, ...KvCacheType[]]
 
-/** Whether numbers come in blocks, which only flash attention reads. */
+/** Whether the format stores numbers in blocks, which only flash attention can read. */
 export function isQuantized(type: KvCacheType): boolean {
   return type.includes('q')
 }

@@ -9,16 +9,19 @@ import type { NativeContextOptions } from '../native/native-context.js'
 /** llama.cpp rounds the cells of a slot up to a multiple of this. */
 const cellPadding = 256
 
-/** What encoding takes for a process, and of the projector's size for its file and buffers: measured on the CPU. */
+/**
+ * The memory of the process that encodes: a fixed number of bytes, plus this multiple of the projector's size for its
+ * file and buffers. Measured on the CPU.
+ */
 const [encodingBytes, encodingShare] = [100e6, 1.5]
 
-/** Share of a GPU's free memory that a projector may take: from there on layers of the model are worth more. */
+/** The largest share of a GPU's free memory for a projector: beyond it, layers of the model gain more from the GPU. */
 const projectorShare = 0.5
 
 /** The memory of a model and its slots, in bytes. */
 export interface MemoryPlan {
   readonly weights: number
-  /** Of the process that encodes images and sounds: an estimate; 0: there is none. */
+  /** The process that encodes images and sounds: an estimate; 0: there is none. */
   readonly projector: number
   /** Keys and values of all slots. */
   readonly slots: number
@@ -36,7 +39,7 @@ export interface MemorySettings
     Pick<NativeContextOptions, 'ubatchSize' | 'kvCacheType' | 'flashAttention'>,
     Pick<ContextSettings, 'kvUnified'> {}
 
-/** What decides how many cells there are. */
+/** The settings that determine the number of cells. */
 export type CellSettings = Pick<MemorySettings, 'slots' | 'contextSize' | 'kvTokens'>
 
 /** Cells of a slot for `contextSize` tokens. */
@@ -50,8 +53,8 @@ export function cellsOf({ slots, contextSize, kvTokens }: CellSettings): number 
 }
 
 /**
- * Adds up the memory of a model and its slots. It is never less than llama.cpp allocates: layers with a
- * sliding window or without attention count as full ones.
+ * Adds up the memory of a model and its slots. The result is never less than what llama.cpp allocates: layers with a
+ * sliding window or without attention count as layers with full attention.
  */
 export function planMemory(model: ModelShape, settings: MemorySettings): MemoryPlan {
   const { slots, contextSize, kvTokens, kvCacheType } = settings
@@ -74,23 +77,23 @@ export function planMemory(model: ModelShape, settings: MemorySettings): MemoryP
   }
 }
 
-/** What the process takes that encodes images and sounds. */
+/** The estimated bytes of the process that encodes images and sounds; 0: there is none. */
 export const projectorMemory = ({ projectorBytes }: ModelShape): number =>
   projectorBytes === undefined ? 0 : Math.ceil(encodingBytes + encodingShare * projectorBytes)
 
-/** Whether a projector goes to a GPU with so much free memory: not where layers would find little. */
+/** Whether a projector fits on a GPU with `vram` free bytes and leaves enough for layers of the model. */
 export const projectorFits = (
   model: ModelShape,
   gpuLayers: ContextSettings['gpuLayers'],
   vram: number,
 ): boolean => gpuLayers !== 'auto' || projectorMemory(model) <= projectorShare * vram
 
-/** Share of the memory that is left for KV cells which a pool of them takes. */
+/** The share of the memory left beside one whole context that a pool of KV cells takes in addition. */
 const poolShare = 0.9
 
 /**
- * How many tokens all slots can hold together where the memory does not suffice for cells of their own:
- * undefined where it suffices, or is too little for one whole context.
+ * The size in tokens of a pool for all slots, if the memory does not suffice for each slot's own cells. Undefined if it
+ * suffices, if there is one slot only, or if not even one whole context fits.
  */
 export function poolThatFits(
   model: ModelShape,
@@ -110,7 +113,7 @@ export function poolThatFits(
 }
 
 /**
- * Compares a plan with the memory that is free.
+ * Compares a plan with the free memory.
  * @throws CllmError `insufficient_memory` with the numbers and the settings that would help
  */
 export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: FreeMemory): void {
@@ -149,11 +152,11 @@ export function gigabytes(bytes: number): string {
   return bytes >= 1e9 ? `${(bytes / 1e9).toFixed(1)} GB` : `${Math.ceil(bytes / 1e6)} MB`
 }
 
-/** llama.cpp reserves buffers for a full batch, and for as many logits as it can give out. */
+/** Estimates llama.cpp's buffers, which it reserves for a full batch and for the most outputs. */
 function computeBytes(model: ModelShape, settings: MemorySettings): number {
   const { batchSize, slots, kvUnified, flashAttention } = settings
   const { ubatchSize = batchSize, outputs = batchSize } = settings
-  // A token is compared with all cells that its slot shares.
+  // Attention compares a token with all cells of the pool, or else of its slot.
   const cells = cellsOf({ ...settings, slots: kvUnified === 'on' ? slots : 1 })
   const attention = model.attentionHeads * (model.keyLength + model.valueLength)
   const hidden = 4 * model.hiddenSize + 2 * model.feedForwardSize + attention
@@ -164,12 +167,12 @@ function computeBytes(model: ModelShape, settings: MemorySettings): number {
   return 4 * (Math.min(ubatchSize, batchSize) * perToken + logits)
 }
 
-/** What is known of the memory besides what llama.cpp says, and who is told. */
+/** A limit on the memory besides the free memory that llama.cpp reports, and a logger for the plan. */
 export type MemoryDependencies = Pick<LlamaCppDependencies, 'logger' | 'availableMemory'>
 
 /**
- * Plans the memory of a model and its context. Where it does not suffice for cells of their own, slots that can share
- * get one pool of them; a projector that would leave layers little of a GPU is not on it.
+ * Plans the memory of a model and its context. If it does not suffice for each slot's own cells, the slots share one
+ * pool of cells, if `canShare`. A projector that would leave too little of a GPU for layers stays in RAM.
  * @throws CllmError `insufficient_memory`
  */
 export async function planContext(

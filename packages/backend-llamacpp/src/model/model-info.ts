@@ -13,11 +13,11 @@ export interface OpenModel {
   readonly door: NativeDoor
   readonly loaded: LoadedModel
   readonly shape: ModelShape
-  /** Bytes that it takes with its slots. */
+  /** Bytes that the model takes, including its slots. */
   readonly memoryBytes: number
 }
 
-/** What clients see of a model. */
+/** The description of a model for clients. */
 export function modelInfo(
   { door, loaded, shape, memoryBytes }: OpenModel,
   { modelId, modelPath, threads, kvUnified, mmap, mlock, pooling, reasoning }: ContextSettings,
@@ -63,7 +63,7 @@ export function modelInfo(
   }
 }
 
-/** How texts are put together that are compared; token ids as a text with blanks. */
+/** How a reranker's two texts are joined; token ids are written in a text, separated by spaces. */
 function pairDetails(native: NativeModel): Record<string, string> {
   const pair = native.pairFormat?.()
   if (pair === undefined) return {}

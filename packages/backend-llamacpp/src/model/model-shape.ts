@@ -12,25 +12,25 @@ export interface ModelShape extends Pick<
   readonly hiddenSize: number
   readonly feedForwardSize: number
   readonly attentionHeads: number
-  /** The most of any layer. */
+  /** The largest number in any layer. */
   readonly keyValueHeads: number
   readonly keyLength: number
   readonly valueLength: number
-  /** Numbers that keys and values of one token take. */
+  /** Numbers in the keys and values of one token. */
   readonly cacheElementsPerToken: number
   /** Numbers of 4 bytes that a recurrent model keeps per slot. */
   readonly stateElementsPerSlot: number
-  /** Whether layers keep a state, from which no token can be taken off. */
+  /** Whether layers keep a recurrent state, from which no token can be removed. */
   readonly isRecurrent: boolean
-  /** Whether each token sees those behind it, too: then it writes no text. */
+  /** Whether tokens attend to later ones, too; such a model generates no text. */
   readonly looksAhead: boolean
-  /** Tokens that sliding-window layers look back, or undefined. */
+  /** The number of tokens that sliding-window layers look back; undefined: no layer has a window. */
   readonly slidingWindow: number | undefined
   readonly ropeTheta: number | undefined
-  /** Whether it says how well two texts fit, in place of a vector. */
+  /** Whether it is a reranker, which returns how well two texts fit instead of a vector. */
   readonly comparesTexts: boolean
   readonly rmsNormEpsilon: number | undefined
-  /** Of its projector's file; undefined: it takes text alone. */
+  /** The size of the projector's file; undefined: there is none. */
   readonly projectorBytes?: number | undefined
 }
 
@@ -38,8 +38,8 @@ type Fields = Readonly<Record<string, unknown>>
 
 /**
  * Reads the head of a model's GGUF file.
- * @param projector - the file of its projector: one that is missing is told of when it is loaded
- * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it is no model
+ * @param projector - the file of its projector; a missing file is only reported when the projector is loaded
+ * @throws CllmError `model_unavailable` if the file cannot be read, `model_invalid` if it is no model
  */
 export async function readModelShape(path: string, projector?: string): Promise<ModelShape> {
   const file = await readGguf(path, `${path} is no GGUF file`)
@@ -49,8 +49,8 @@ export async function readModelShape(path: string, projector?: string): Promise<
 
 /**
  * Reads the head of a GGUF file.
- * @param otherwise - what is said of a file that is none
- * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it is none
+ * @param otherwise - the beginning of the message if the file is no GGUF file
+ * @throws CllmError `model_unavailable` if the file cannot be read, `model_invalid` if it is no GGUF file
  */
 export async function readGguf(path: string, otherwise: string): Promise<GgufHead> {
   return await readGgufFile(path).catch((cause: NodeJS.ErrnoException) => {
@@ -109,7 +109,7 @@ function shapeOf(file: GgufHead, path: string, sizeBytes: number): ModelShape {
   }
 }
 
-/** Numbers that a layer keeps of a sequence, as llama.cpp lays them out: of a model each term but one is 0. */
+/** Numbers of recurrent state per layer and sequence, as in llama.cpp. For any model at most one term is not 0. */
 function stateElements(fields: Fields, width: number, heads: number): number {
   const of = (part: string, name: string): number => largest(fieldsOf(fields[part])[name])
   const remembered = Math.max(0, of('ssm', 'conv_kernel') - 1)
@@ -128,7 +128,7 @@ function vocabularySizeOf({ tensors }: GgufHead): number {
   return embedding?.dimensions[1] ?? 0
 }
 
-/** All parts of a model that is split over several files, in bytes. */
+/** The size of a model in bytes, over all files that it is split into. */
 async function fileBytes(path: string): Promise<number> {
   const sizes = await Promise.all(partsOf(path).map(async (part) => (await stat(part)).size))
   return sizes.reduce((total, size) => total + size, 0)
@@ -138,7 +138,7 @@ export function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null ? (value as Fields) : {}
 }
 
-/** Of a number or a list with one per layer. */
+/** The largest number of a list with one per layer, or the number itself; 0 if there is none. */
 function largest(value: unknown): number {
   const numbers = Array.isArray(value) ? value : [value]
   return Math.max(0, ...numbers.map((number) => Number(number ?? 0)))
@@ -149,19 +149,19 @@ function sum(value: unknown, layers: number): number {
   return value.reduce<number>((total, number) => total + Number(number), 0)
 }
 
-/** What decides on where a slot can be cut. */
+/** The properties that determine where a slot can be cut. */
 export type MemoryKind = Pick<ModelShape, 'slidingWindow' | 'isRecurrent'>
 
 /**
- * Whether what was computed last can be taken off again: a recurrent state would have changed, and behind a
- * window older cells would be lost.
+ * Whether the last tokens of a slot can always be removed again. A recurrent state cannot be undone, and cells that a
+ * sliding window has left behind are lost.
  */
 export const cutsAnywhere = ({ slidingWindow, isRecurrent }: MemoryKind): boolean =>
   slidingWindow === undefined && !isRecurrent
 
 /**
- * What the file says and what llama.cpp does, whichever allows less: the windows of some (Gemma 2,
- * Llama 4) are in its code and not in the file.
+ * Combines the file's data with llama.cpp's: whichever allows less wins, as the windows of some models (Gemma 2, Llama
+ * 4) are in llama.cpp's code and not in the file.
  */
 export function memoryKind(
   native: Pick<NativeModel, 'slidingWindow' | 'isRecurrent'>,
@@ -175,8 +175,8 @@ export function memoryKind(
 }
 
 /**
- * The sampling that a GGUF recommends under `general.sampling`, as llama.cpp reads it. A value out of range
- * is left out, and so are XTC and mirostat, which not every backend draws with.
+ * The sampling that a GGUF recommends under `general.sampling`, as llama.cpp reads it. Values out of range are left
+ * out, and so are XTC and mirostat, which not every backend supports.
  */
 function samplingOf(fields: Readonly<Record<string, unknown>>): Partial<SamplingParams> {
   const known = samplingRows.flatMap(([name, { gguf = '', min, max = 2 ** 31 - 1, usual }]) => {

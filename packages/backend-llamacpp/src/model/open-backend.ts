@@ -20,7 +20,7 @@ import { PlainTextGuard } from '../text/plain-text-guard.js'
 import { LlamaCppTokenizer, TextParts } from '../text/tokenizer.js'
 import { Vocabulary } from '../text/vocabulary.js'
 
-/** What a backend works with besides its model. */
+/** The services that a backend needs besides its model. */
 type BackendDependencies = Pick<
   LlamaCppDependencies,
   'clock' | 'logger' | 'availableMemory' | 'mediaLibrary'
@@ -29,7 +29,7 @@ type BackendDependencies = Pick<
 
 /**
  * Makes the context of a model, and the backend that computes in it.
- * @throws CllmError as `openContext` does, and `model_invalid` where the model has no vocabulary
+ * @throws CllmError as `openContext` does, and `model_invalid` if the model has no vocabulary
  */
 export async function openBackend(
   model: OpenModel,
@@ -79,7 +79,7 @@ function assemble(
   const { slidingWindow, isRecurrent, architecture } = shape
   const generates = !shape.looksAhead && stateful?.hasMemory() !== false
   const isPlain = cutsAnywhere(shape)
-  // Slots that share their cells share their positions, too.
+  // A cell that several slots share has the same position in all of them, so it cannot be moved for one.
   const canShift = !kvUnified && isPlain && stateful?.canShift() === true
   const cells = new SlotCells(context, slots, {
     slotSize,
@@ -128,7 +128,7 @@ function assemble(
 
 /**
  * Starts the encoder of a model with a projector.
- * @throws CllmError `invalid_configuration` that says what is missing
+ * @throws CllmError `invalid_configuration` if the library for it is missing
  */
 async function openEncoder(
   { loaded, llama }: OpenModel,
@@ -164,7 +164,7 @@ async function openEncoder(
 /** Queries in one tile of flash attention on the CPU (`GGML_FA_TILE_Q`). */
 const chunkMultiple = 64
 
-/** Queries in a tile of attention, where there are such: on the CPU alone. */
+/** Queries per tile of attention; undefined: there are no tiles, which only the CPU has. */
 function tileOf(
   { gpu }: LlamaRuntime,
   { flashAttention, kvCacheType, kvUnified }: ContextSettings,
@@ -173,7 +173,7 @@ function tileOf(
   return gpu === false && isTiled && kvUnified !== 'on' ? chunkMultiple : undefined
 }
 
-/** How much a loaded model takes at once. */
+/** The limits of a loaded model. */
 function limitsOf(
   { gpu }: LlamaRuntime,
   loaded: LoadedModel,
@@ -194,7 +194,7 @@ function limitsOf(
   }
 }
 
-/** What saves and restores the slots of a model, or undefined on the addon's path. */
+/** Makes what saves and restores the slots of a model; undefined with the addon. */
 function openStates(
   { stateful: context }: OpenContext,
   cells: SlotCells,
@@ -204,7 +204,7 @@ function openStates(
 ): SlotStates | undefined {
   if (context === undefined) return undefined
   const { modelPath, mmprojPath, kvCacheType, flashAttention, rope = {} } = settings
-  // llama.cpp notes how many slots have cells of their own, and refuses a state of another count.
+  // llama.cpp stores in a state how many slots have their own cells, and refuses a state with another number.
   const streams = settings.kvUnified === 'on' ? 1 : settings.slots
   const more = { llamaVersion, kvCacheType, flashAttention, rope, streams, gpuLayers }
   return new LlamaCppStates({

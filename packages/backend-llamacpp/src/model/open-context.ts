@@ -9,40 +9,40 @@ import type { Vocabulary } from '../text/vocabulary.js'
 import { AdaptiveThreads } from '../threads/adaptive-threads.js'
 import type { MachineLoad, ThreadRange } from '../threads/cores.js'
 
-/** Logits that a forward pass gives out at least, if it has as many tokens. */
+/** The fewest outputs (rows of logits) that a forward pass has room for, unless the batch has fewer tokens. */
 const leastOutputs = 64
 
-/** Threads that draw beside the main one, at most: each keeps 30 bytes per entry of the vocabulary. */
+/** The most threads that draw beside the main one: each keeps 30 bytes per entry of the vocabulary. */
 const mostDrawThreads = 7
 
 const lookUpThreads = 2
 
-/** What decides on the context. */
+/** The settings that determine the context. */
 export type ContextSettings = Omit<CheckedLlamaCppOptions, 'threads'> & {
   readonly contextSize: number
   readonly threads: ThreadRange
-  /** What other processes compute, counted since before the model was loaded. */
+  /** The load by other processes, measured since before the model was loaded. */
   readonly load: MachineLoad
-  /** Logits that one pass can give out. */
+  /** Outputs (rows of logits) that one pass has room for. */
   readonly outputs: number
 }
 
-/** A context, and what draws from it. */
+/** A context, and the samplers that draw from it. */
 export interface OpenContext {
   readonly context: NativeContext
-  /** The same where it gives its states out, and takes vectors in place of tokens. */
+  /** The same context, if it can save states and take vectors in place of tokens. */
   readonly stateful?: LogitsContext | undefined
-  /** The same where its forward passes can be ended; otherwise no step can be left. */
+  /** The same context, if its forward passes can be interrupted. */
   readonly abortable?: LogitsContext | undefined
-  /** What chooses the threads of each pass; otherwise their number stays. */
+  /** Chooses the number of threads for each pass; undefined: the number is fixed. */
   readonly threads?: AdaptiveThreads | undefined
   samplers(vocabulary: Vocabulary, tokenizer: Tokenizer, logger: Logger): SamplerFactory
 }
 
 /**
- * Makes the context of the slots.
- * @param contextSize - cells of all slots together
- * @throws CllmError `insufficient_memory`, or `invalid_configuration` where the KV type cannot be had
+ * Makes the context that holds the slots.
+ * @param contextSize - the KV cells of all slots together
+ * @throws CllmError `insufficient_memory`, or `invalid_configuration` if llama.cpp refuses the KV type
  */
 export async function openContext(
   loaded: LoadedModel,
@@ -59,12 +59,12 @@ export async function openContext(
     threads: threads.most,
     startThreads: threads.start,
     kvUnified: kvUnified === 'on',
-    // of the context for embeddings alone
+    // only for the context of embeddings
     pooling: undefined,
   }
   const context = await loaded.createContext(options)
   if (context !== undefined && givesLogits(context)) {
-    // Beside a GPU most cores are idle, and its passes are short.
+    // With a GPU most cores are idle, and as passes are short, drawing takes a larger share of a step.
     const drawing =
       loaded.gpuLayers === 0 ? 0 : Math.min(mostDrawThreads, Math.floor(settings.threads.most / 2))
     return {
@@ -100,12 +100,12 @@ function detailsOf(settings: ContextSettings, contextSize: number) {
   return { contextSize, sequences, batchSize, flashAttention, kvCacheType }
 }
 
-/** Logits for each slot and for some drafts; each takes 4 bytes per entry of the vocabulary. */
+/** The outputs of a pass: for each slot and some drafts. Each takes 4 bytes per entry of the vocabulary. */
 export function outputsPerPass(settings: Pick<ContextSettings, 'slots' | 'batchSize'>): number {
   return Math.min(settings.batchSize, Math.max(leastOutputs, 2 * settings.slots))
 }
 
-/** Where a GPU has all layers, the CPU looks up tokens: waking more threads takes longer than that. */
+/** If a GPU has all layers, the CPU only looks up tokens, which takes less time than waking more threads. */
 function threadsOf({ onGpu }: LoadedModel, { threads }: ContextSettings): ThreadRange {
   if (onGpu !== 'all') return threads
   const few = Math.min(threads.start, lookUpThreads)

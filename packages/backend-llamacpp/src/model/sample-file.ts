@@ -4,17 +4,16 @@ import { partsOf } from '../native/gguf-file.js'
 
 export { partsOf }
 
-/** Samples that are read of a model at least, and how long each is, in bytes. */
+/** The least number of samples per model, and the size of each in bytes. */
 const samples = 64
 const sampleBytes = 65_536
-/** The head with the metadata and the list of tensors is read up to this many bytes. */
+/** At most this many bytes of the head are read, which has the metadata and the list of tensors. */
 const headBytes = 4 * 2 ** 20
 
 /**
- * Adds a model's file to a hash, or the files that it is split over: the size of each, the head of the
- * first, and samples that are spread evenly over all, 64 or up to one more for each file. Of one file
- * that is 8 MiB and of many little more, so that a large model takes no minute. Two fine-tunes of one
- * model differ in nearly every sample.
+ * Adds a model's files to a hash: the size of each file, the head of the first, and samples spread evenly over all
+ * files, 64 or up to one more per file. That reads 8 MiB of a single file and little more of several, so a large model
+ * does not take a minute. Two fine-tunes of one model differ in nearly every sample.
  */
 export async function sampleFile(path: string, hash: Hash): Promise<void> {
   const parts = partsOf(path)
@@ -37,16 +36,16 @@ export async function sampleFile(path: string, hash: Hash): Promise<void> {
   }
 }
 
-/** Adds what is in the file from a position on, as much as the buffer takes. */
+/** Adds the file's bytes from `position` on, as many as fit into the buffer `into`. */
 async function add(file: FileHandle, hash: Hash, into: Buffer, position: number): Promise<void> {
   const { bytesRead } = await file.read(into, 0, into.length, position)
   hash.update(into.subarray(0, bytesRead))
 }
 
 /**
- * A hash of files, as {@link sampleFile} reads them, by which states are told apart.
+ * A hash of the files' samples (see {@link sampleFile}): a saved state fits only models with the same key.
  *
- * @param more - what else must be the same
+ * @param more - settings that must be equal, too
  */
 export async function stateKey(paths: readonly string[], more: object): Promise<string> {
   const hash = createHash('sha256').update(JSON.stringify(more))

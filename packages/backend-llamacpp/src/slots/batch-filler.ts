@@ -21,9 +21,9 @@ interface BatchFillerParts {
 }
 
 /**
- * Adds tokens to a batch so that it is computed faster, by costs learned from its passes, and removes them from the slots
- * again: short chunks become whole tiles, idle slots between decodes join them, and chunks, or sequences that verify
- * drafts, get equal lengths.
+ * Adds tokens to a batch so that it is computed faster, by costs learned from its passes, and removes them from the
+ * slots again: short chunks become whole tiles, idle slots between decodes join them, and chunks, or sequences that
+ * verify drafts, get equal lengths.
  */
 export class BatchFiller {
   readonly #layout: SlotLayout
@@ -78,8 +78,8 @@ export class BatchFiller {
   }
 
   /**
-   * Fills chunks up to whole tiles. On the CPU, llama.cpp computes flash attention in tiles of queries, and shorter chunks
-   * query by query: behind a few hundred tokens that takes longer than a whole tile.
+   * Fills chunks up to whole tiles. On the CPU, llama.cpp computes flash attention in tiles of queries, and shorter
+   * chunks query by query: behind a few hundred tokens that takes longer than a whole tile.
    */
   #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
     const { tile } = this.costs
@@ -102,8 +102,8 @@ export class BatchFiller {
   }
 
   /**
-   * Makes chunks equally long. Chunks of different lengths need several passes over the weights, each of which takes a GPU
-   * hardly less time than a single pass for all. No chunk is filled up to a tile, which would round differently.
+   * Makes chunks equally long. Chunks of different lengths need several passes over the weights, each of which takes a
+   * GPU hardly less time than a single pass for all. No chunk is filled up to a tile, which would round differently.
    */
   #equallyLong(batch: readonly BatchItem[]): readonly BatchItem[] {
     const { tile } = this.costs
@@ -127,8 +127,8 @@ export class BatchFiller {
   }
 
   /**
-   * Makes decodes equally long. llama.cpp only joins sequences with consecutive ids and equally many tokens in a pass over
-   * the weights, so sequences that verify drafts between others that do not would need several passes.
+   * Makes decodes equally long. llama.cpp only joins sequences with consecutive ids and equally many tokens in a pass
+   * over the weights, so sequences that verify drafts between others that do not would need several passes.
    */
   #inOnePass(batch: readonly BatchItem[]): readonly BatchItem[] | undefined {
     const length = Math.max(...batch.map(({ tokens }) => tokens.length))

@@ -2,14 +2,14 @@ import type { RestoreOptions, SaveOptions, SlotId, SlotStates } from '@cllm/core
 import type { LogitsContext } from '../native/native-context.js'
 import type { PlacedRun, SlotCells } from './slot-cells.js'
 
-/** What {@link LlamaCppStates} works on. */
+/** The parts of {@link LlamaCppStates}. */
 interface StateParts {
   readonly context: Pick<LogitsContext, 'saveSequence' | 'restoreSequence'>
   readonly cells: SlotCells
   readonly cutsAnywhere: boolean
-  /** Whether some layers keep all tokens, so that a checkpoint is not everything. */
+  /** Whether some layers keep all tokens, so that a checkpoint alone is incomplete. */
   readonly checkpointNeedsPrefix: boolean
-  /** Whether images have positions of their own, which a state then ends with. */
+  /** Whether images take positions of their own, which are then appended to each state. */
   readonly placesRuns: boolean
   readonly key: () => Promise<string>
 }
@@ -27,7 +27,7 @@ export class LlamaCppStates implements SlotStates {
 
   async key(): Promise<string> {
     const key = (this.#key ??= this.parts.key())
-    // Where too many files are open now, it can be read later.
+    // Retried at the next call, as reading may have failed only because too many files were open.
     key.catch(() => (this.#key = undefined))
     return await key
   }
@@ -63,7 +63,7 @@ export class LlamaCppStates implements SlotStates {
     const isWhole = !partial || !this.checkpointNeedsPrefix
     const fits = tokens > 0 && cells.canWrite(slot) && (isWhole || cells.length(slot) >= tokens)
     if (isWhole || !fits) cells.emptied(slot)
-    // of a checkpoint the cells are there
+    // a checkpoint needs no further cells
     if (!fits || (isWhole && tokens > (cells.freeTokens ?? Infinity))) return false
     const [own, runs] = this.parts.placesRuns ? partedFrom(state) : [state]
     if (await context.restoreSequence(slot, own, partial)) {
@@ -74,12 +74,12 @@ export class LlamaCppStates implements SlotStates {
   }
 }
 
-/** Of its own: V8 may move the bytes of other short arrays. */
+/** Allocates an array with a buffer of its own, as V8 may move the bytes of other short arrays. */
 const newMemory = (bytes: number): Uint8Array => new Uint8Array(new ArrayBuffer(bytes))
 
 const none = new Uint8Array(0)
 
-/** Runs as numbers of 32 bits: four of each, and behind them how many there are. */
+/** Encodes runs as numbers of 32 bits: four for each run, then the number of runs. */
 function placesOf(runs: readonly PlacedRun[]): Uint8Array {
   const numbers = runs.flatMap(({ start, length, positions, isGrid }) => [
     start,
@@ -90,7 +90,7 @@ function placesOf(runs: readonly PlacedRun[]): Uint8Array {
   return new Uint8Array(Int32Array.from([...numbers, runs.length]).buffer)
 }
 
-/** llama.cpp's part of a state, and the runs behind it. */
+/** Splits a state into llama.cpp's part and the runs that {@link placesOf} encoded behind it. */
 function partedFrom(state: Uint8Array): [Uint8Array, PlacedRun[]] {
   const view = new DataView(state.buffer, state.byteOffset, state.byteLength)
   const count = view.getInt32(state.length - 4, true)

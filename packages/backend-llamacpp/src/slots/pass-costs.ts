@@ -6,9 +6,9 @@ import type { SlotCells } from './slot-cells.js'
 type PassItem = Pick<BatchItem, 'slot' | 'position' | 'tokens'>
 
 /**
- * What a pass over the weights, each of its tokens, and a token and one that it reads are taken to cost at
- * first, each beside the others (a 0.6B model on two cores); in chunks, the latter in whole tiles of queries
- * and without. Passes of drafts are rare, and show sooner that something has changed.
+ * The costs that are assumed at first, in relation to each other (from a 0.6B model on two cores): of a pass over the
+ * weights, of a token, and of a pair of a token and one that it reads; for chunks, the last cost in whole tiles of
+ * queries and without tiles. Passes with drafts are rare, so their costs adapt sooner.
  */
 const fits = {
   decode: { prior: [1, 0.15, 0.0005], memory: 0.98, outlier: 3 },
@@ -16,22 +16,22 @@ const fits = {
   chunk: { prior: [20, 2.2, 0.0025, 0.0146], memory: 0.98, outlier: 3 },
 } as const
 
-/** Where a GPU computes, a pass takes as long as a hundred tokens (an 8B model: 60 to 230). */
+/** On a GPU, a pass over the weights costs as much as a hundred tokens (an 8B model: 60 to 230). */
 const chunkOnGpu = { ...fits.chunk, prior: [10, 0.1, 1e-5, 1e-5] } as const
 
-/** Passes whose tokens cost differently: a token of each sequence, drafts to verify, chunks of prompts. */
+/** Kinds of passes with different costs per token: a token of each sequence, drafts to verify, chunks of prompts. */
 type PassKind = keyof typeof fits
 
 const kinds = Object.keys(fits) as [PassKind, ...PassKind[]]
 const eachKind = <T>(make: (kind: PassKind) => T): Readonly<Record<PassKind, T>> =>
   Object.fromEntries(kinds.map((kind) => [kind, make(kind)])) as Record<PassKind, T>
 
-/** What passes take, in milliseconds: learned from those that were computed. */
+/** Predicts how long passes take in milliseconds, and learns from the passes that were computed. */
 export class PassCosts {
   readonly #fits: Readonly<Record<PassKind, LinearFit>>
 
   /**
-   * @param tile - queries in a tile of attention; default: it has none
+   * @param tile - queries per tile of attention; default: it has no tiles
    * @param onGpu - whether a GPU computes
    */
   constructor(
@@ -42,34 +42,34 @@ export class PassCosts {
     this.#fits = eachKind((kind) => new LinearFit(all[kind]))
   }
 
-  /** Learns from a pass of these items, or from the passes that llama.cpp makes of them. */
+  /** Learns from the pass, or the passes, in which llama.cpp computed these items. */
   observe(kind: PassKind, items: readonly PassItem[], ms: number): void {
     if (items.length === 0) return
     this.#fits[kind].observe(this.#features(kind, items), ms)
   }
 
-  /** Whether such a pass was seen: the costs of others are in no unit. */
+  /** Whether a pass of this kind was observed; before that, its costs have no unit. */
   hasLearned(kind: PassKind): boolean {
     return this.#fits[kind].hasLearned
   }
 
-  /** What computing these items takes. */
+  /** The predicted cost of computing these items. */
   of(kind: PassKind, items: readonly PassItem[]): number {
     return this.#fits[kind].predict(this.#features(kind, items))
   }
 
-  /** What a pass adds, a sequence in it, and a token that this one reads. */
+  /** The costs of a decode: of each pass, of each sequence in it, and of each token that a sequence reads. */
   get decode(): { readonly pass: number; readonly sequence: number; readonly read: number } {
     const [pass, sequence, read] = this.#fits.decode.coefficients
     return { pass: pass!, sequence: sequence!, read: read! }
   }
 
-  /** What passes of each kind cost, as JSON. */
+  /** The learned costs of each kind, as JSON. */
   learned(): Readonly<Partial<Record<PassKind, unknown>>> {
     return eachKind((kind) => this.#fits[kind].learned())
   }
 
-  /** @throws where it is not what {@link learned} returned */
+  /** @throws if `learned` was not returned by {@link PassCosts.learned} */
   recall(learned: unknown): void {
     const given = z.partialRecord(z.enum(kinds), z.unknown()).parse(learned)
     for (const kind of kinds) this.#fits[kind].recall(given[kind])
@@ -105,16 +105,15 @@ const sharesOf = (items: readonly PassItem[]): Share[] =>
   items.map(({ slot, position, tokens }) => ({ slot, tokens: tokens.length, context: position }))
 
 /**
- * The share of a pass that a free slot between two runs of ids costs, where it cannot be computed along:
- * the next sequence that takes it brings the runs closer to each other.
+ * The cost, as a share of a pass, of each free slot between two runs of ids that cannot be filled. More free slots mean
+ * that more sequences must come before the runs are joined.
  */
 const holeShare = 0.1
 
 /**
- * The cost of gaps between slots. llama.cpp puts only sequences whose ids follow each other by one into
- * one pass over the weights, so every further run of ids is another pass: unless the idle slots between
- * them compute a token, too, which is taken off again. Costs that were learned from decodes decide which
- * of the two is cheaper.
+ * The cost of gaps between slots. llama.cpp only puts sequences with consecutive ids into one pass over the weights, so
+ * every further run of ids is another pass, unless the idle slots between the runs compute a token, too, which is
+ * removed again. The costs learned from decodes tell which of the two is cheaper.
  */
 export class SlotLayout {
   constructor(
@@ -122,14 +121,14 @@ export class SlotLayout {
     private readonly costs: PassCosts,
   ) {}
 
-  /** The idle slots, none of which is `used`, that a decode computes along to be fewer passes. */
+  /** The idle slots, not in `used`, that a decode should compute, too, as that saves a pass and costs less. */
   fillers(decoding: readonly SlotId[], used: readonly SlotId[]): SlotId[] {
     const isIdle = (slot: SlotId): boolean => !used.includes(slot)
     const idle = slotGaps(decoding).filter((gap) => gap.every(isIdle))
     return idle.filter((gap) => this.#fillMs(gap) < this.costs.decode.pass).flat()
   }
 
-  /** Milliseconds that a step loses with sequences in these slots. */
+  /** Milliseconds that a step takes longer because of gaps between these slots. */
   lostMs(used: readonly SlotId[]): number {
     if (!this.costs.hasLearned('decode')) return 0
     return slotGaps(used).reduce((sum, gap) => {
@@ -148,10 +147,9 @@ export class SlotLayout {
 }
 
 /**
- * Chooses a slot such that the ids in use stay consecutive: llama.cpp puts only sequences whose ids
- * follow each other into one pass over the weights. So a slot that joins two runs of ids comes
- * first, then one beside a run, then any; among equals one between the ids in use, and then the
- * first, which is the cheapest to lose.
+ * Chooses a slot such that the ids in use stay consecutive, as llama.cpp only puts sequences with consecutive ids into
+ * one pass over the weights. A slot that joins two runs of ids comes first, then one beside a run, then any. In a tie,
+ * a slot between the ids in use wins, then the first of `free`, whose content is the cheapest to lose.
  */
 export function preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
   const taken = new Set(used)

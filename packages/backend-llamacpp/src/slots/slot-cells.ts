@@ -26,8 +26,8 @@ interface CellOptions extends MemoryKind {
 }
 
 /**
- * The KV cells of the slots, and the number of tokens in each. All calls to llama.cpp with a sequence id go through here,
- * since an unknown one would end the process.
+ * The KV cells of the slots, and the number of tokens in each. All calls to llama.cpp with a sequence id go through
+ * here, since an unknown one would end the process.
  */
 export class SlotCells {
   readonly #lengths: number[]
@@ -232,8 +232,8 @@ export class SlotCells {
   }
 
   /**
-   * Whether a sliding window still has all tokens that the next one attends to. If cells are gone and the window's size is
-   * unknown, that is unknown, too.
+   * Whether a sliding window still has all tokens that the next one attends to. If cells are gone and the window's
+   * size is unknown, that is unknown, too.
    */
   #seesBack(slot: SlotId, length: number): boolean {
     const first = this.context.getSequenceKvCacheMinPosition(slot)

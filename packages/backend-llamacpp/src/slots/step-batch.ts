@@ -25,10 +25,10 @@ export function wantedPositions({ outputs, scores }: BatchItem): readonly number
 /**
  * Checks a batch, so that llama.cpp cannot fail on it or end the process, and orders it.
  *
- * Decodes and prompt chunks are separate passes. Given together, llama.cpp would make two passes as well, the first with
- * one token of each sequence: a chunk of 64 would become one of 63, and flash attention on the CPU, which computes queries
- * in tiles of 64, would be three times slower. With a unified KV cache they are one pass, and so are sequences with equally
- * many tokens. Drafts are short, and stay with the decodes.
+ * Decodes and prompt chunks are separate passes. Given together, llama.cpp would make two passes as well, the first
+ * with one token of each sequence: a chunk of 64 would become one of 63, and flash attention on the CPU, which
+ * computes queries in tiles of 64, would be three times slower. With a unified KV cache they are one pass, and so are
+ * sequences with equally many tokens. Drafts are short, and stay with the decodes.
  * @param kvUnified - whether all sequences share their cells
  * @throws CllmError `invalid_token` or `backend_failed`
  */
@@ -148,8 +148,8 @@ function checkItem(
 const failed = (message: string): CllmError => new CllmError('backend_failed', message)
 
 /**
- * Whether the `nth` sampled token, from 1, differs from the draft token in its place, so that everything computed behind
- * it is rejected.
+ * Whether the `nth` sampled token, from 1, differs from the draft token in its place, so that everything computed
+ * behind it is rejected.
  */
 export function isRefuted(
   { position, tokens, outputs, drafts = 0 }: BatchItem,

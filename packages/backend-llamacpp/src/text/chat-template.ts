@@ -59,9 +59,9 @@ export class ChatTemplate {
   }
 
   /**
-   * Some templates refuse or drop a system message: it is then put before the user's first message, as in llama.cpp. More
-   * templates refuse or drop one in the middle of a conversation, or write it at the beginning, which would change with
-   * each new one: it is then put into the user's message before or after it.
+   * Some templates refuse or drop a system message: it is then put before the user's first message, as in llama.cpp.
+   * More templates refuse or drop one in the middle of a conversation, or write it at the beginning, which would
+   * change with each new one: it is then put into the user's message before or after it.
    */
   #render(given: readonly ChatMessage[], context: Readonly<Record<string, unknown>>): string {
     let isKept = true

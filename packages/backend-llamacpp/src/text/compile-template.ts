@@ -6,8 +6,8 @@ import type { JinjaTemplate } from '../native/native.js'
 export type Compile = (source: string) => JinjaTemplate
 
 /**
- * Compiles a chat template. If the renderer in JavaScript cannot compile or render it, llama.cpp's is used; if both fail,
- * the error is the first one's.
+ * Compiles a chat template. If the renderer in JavaScript cannot compile or render it, llama.cpp's is used; if both
+ * fail, the error is the first one's.
  *
  * @param compileNative - llama.cpp's Jinja; default: none
  * @throws if the text is not a valid template

@@ -40,8 +40,8 @@ export class PlainTextGuard {
 
   /**
    * Replaces the texts of control tokens in all strings of a value.
-   * @throws CllmError `invalid_request` if there are some and the value uses all 6,400 characters for private use, so that
-   *   none is left to mark them
+   * @throws CllmError `invalid_request` if there are some and the value uses all 6,400 characters for private use, so
+   * that   none is left to mark them
    */
   hide<T>(value: T): HiddenText<T> {
     const texts: string[] = []
@@ -57,8 +57,8 @@ export class PlainTextGuard {
   }
 
   /**
-   * A rendered text with the hidden texts restored, and its tokens in parts, with control tokens only where the template
-   * wrote them.
+   * A rendered text with the hidden texts restored, and its tokens in parts, with control tokens only where the
+   * template wrote them.
    */
   show(text: string, hidden: HiddenText<unknown>): RenderedTemplate {
     const pattern = this.#pattern

@@ -25,11 +25,11 @@ const probe = 'The quick brown fox jumps over the lazy dog'
 const lone = '\ue000'
 
 /**
- * Cuts long texts, so that tokenizing them can be spread over time: llama.cpp takes milliseconds per thousand characters,
- * and quadratic time for texts with many special tokens or repetitions of a character that is no token. A text is cut where
- * the parts have the same tokens as the whole: behind words, unless the vocabulary has tokens that continue there, and
- * before special tokens. If there is no such place within {@link longestPart} units, as in a long number, it is cut anyway:
- * the tokens still spell the text.
+ * Cuts long texts, so that tokenizing them can be spread over time: llama.cpp takes milliseconds per thousand
+ * characters, and quadratic time for texts with many special tokens or repetitions of a character that is no token. A
+ * text is cut where the parts have the same tokens as the whole: behind words, unless the vocabulary has tokens that
+ * continue there, and before special tokens. If there is no such place within {@link longestPart} units, as in a long
+ * number, it is cut anyway: the tokens still spell the text.
  */
 export class TextParts {
   readonly #addsSpace: boolean
@@ -60,8 +60,8 @@ export class TextParts {
   /** The tokens of a short text that follows another one. */
   behind(text: string, special = false): TokenId[] {
     if (!this.#addsSpace) return Array.from(this.model.tokenize(text, special))
-    // The tokenizer puts a space before each text that does not begin with a special token, so this text needs another one
-    // before it.
+    // The tokenizer puts a space before each text that does not begin with a special token, so this text needs another
+    // one before it.
     this.#lead ??= this.model.tokenize(lone, false).length
     return Array.from(this.model.tokenize(lone + text, special).subarray(this.#lead))
   }

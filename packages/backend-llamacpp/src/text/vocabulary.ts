@@ -49,8 +49,8 @@ export interface ControlToken {
 }
 
 /**
- * The tokens of a model, read once. Their bytes are kept in one buffer, as strings would take some ten megabytes. Every id
- * is checked before it is passed to llama.cpp, as an unknown one would end the process.
+ * The tokens of a model, read once. Their bytes are kept in one buffer, as strings would take some ten megabytes.
+ * Every id is checked before it is passed to llama.cpp, as an unknown one would end the process.
  */
 export class Vocabulary {
   /** The largest number of UTF-8 bytes in the text of one token. */

@@ -91,8 +91,8 @@ interface ThreadTunerOptions extends ThreadRange {
  * Finds the number of threads that computes fastest, and follows the machine's load. llama.cpp's threads wait for each
  * other hundreds of times per pass, so one that shares its core with another process delays all: with a busy process on
  * one of two cores, one thread is three times as fast as two. Passes are measured as they run. Another number is tried
- * when passes become slow, when more cores are free than are used, and seldom otherwise; never for the last reason beside
- * a lone stream, which would notice.
+ * when passes become slow, when more cores are free than are used, and seldom otherwise; never for the last reason
+ * beside a lone stream, which would notice.
  *
  * One tuner for decodes and one for prompts, whose best numbers differ.
  */

@@ -13,8 +13,8 @@ export interface CoreShare {
 /**
  * The number of threads of a forward pass. llama.cpp's threads wait for each other at every layer by spinning: with one
  * for each core, any other work on a core makes all threads wait for a time slice, hundreds of times per token. So the
- * default is one for each core that helps, but at least one less than the logical cores, and engines that may compute at
- * once share them. A setting is kept, up to one for each logical core.
+ * default is one for each core that helps, but at least one less than the logical cores, and engines that may compute
+ * at once share them. A setting is kept, up to one for each logical core.
  *
  * @param asked - the `threads` setting, if any
  * @param mathCores - the cores that llama.cpp counts as useful: physical ones, without efficiency cores
@@ -37,8 +37,8 @@ export interface ThreadRange {
 }
 
 /**
- * The range around {@link threadsFor}: without a setting, all cores that help may be used while other processes leave them
- * free. Warns if the setting is larger than the number of cores.
+ * The range around {@link threadsFor}: without a setting, all cores that help may be used while other processes leave
+ * them free. Warns if the setting is larger than the number of cores.
  */
 export function chooseThreads(
   asked: number | undefined,

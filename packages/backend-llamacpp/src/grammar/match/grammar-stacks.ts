@@ -148,8 +148,8 @@ export class GrammarStacks {
   }
 
   /**
-   * A byte may come where a character that the grammar waits for goes on like this, and one of Unicode's does. Characters
-   * have their shortest spelling, and none is half of a surrogate pair.
+   * A byte may come where a character that the grammar waits for goes on like this, and one of Unicode's does.
+   * Characters have their shortest spelling, and none is half of a surrogate pair.
    */
   #read({ stacks, code, left }: TextPlace, byte: number): TextPlace | null {
     if (left === 0) return this.#readFirst(stacks, byte)

@@ -143,7 +143,8 @@ export class TokenBatch {
   }
 
   /**
-   * Takes vectors, in place of tokens, and returns the batch that refers to them: they are megabytes, and stay where they are.
+   * Takes vectors, in place of tokens, and returns the batch that refers to them: they are megabytes, and stay where
+   * they are.
    * @throws CllmError `backend_failed` when there is no room for them
    */
   writeVectors({ sequence, position, count, vectors, shape }: VectorRun): Value<'llama_batch'> {

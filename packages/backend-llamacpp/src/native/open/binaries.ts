@@ -43,8 +43,8 @@ export function binaryPackages(
 }
 
 /**
- * Where the library for a GPU or the CPU is; undefined: nowhere. It is looked for beside this package, beside what brings
- * such libraries, and in a folder.
+ * Where the library for a GPU or the CPU is; undefined: nowhere. It is looked for beside this package, beside what
+ * brings such libraries, and in a folder.
  *
  * @param folder - with `node_modules`
  */

@@ -93,7 +93,8 @@ export class ChainSampler extends TokenSampler {
   }
 
   /**
-   * The prepared draw for several threads, of a constraint the first try; undefined where only this sampler can make it.
+   * The prepared draw for several threads, of a constraint the first try; undefined where only this sampler can make
+   * it.
    */
   shared(index: number): SharedDraw | undefined {
     if (this.#shared === undefined) return undefined
