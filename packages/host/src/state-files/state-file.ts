@@ -43,6 +43,7 @@ export const misnamed = 'it holds other tokens than it is named for'
  *
  * @param secret - 32 bytes; default: it is not encrypted
  * @param thread - writes it; default: the thread that nobody waits for
+ * @param instead - the version of the one that it replaces; default: of any
  */
 export async function writeStateFile(
   path: string,
@@ -50,9 +51,10 @@ export async function writeStateFile(
   data: Uint8Array,
   secret?: Uint8Array,
   thread = writeThread,
+  instead?: string,
 ): Promise<number> {
   const before = writeHead(head, data.byteLength)
-  await thread.run('write', path, before, data, secret)
+  await thread.run('write', path, before, data, secret, instead)
   return sizeOf(before.byteLength, data.byteLength, secret !== undefined)
 }
 

@@ -12,7 +12,7 @@ import {
   messageOf,
 } from '@cllm/core'
 import { misnamed, readStateFile, secretOf, stateName, writeStateFile } from './state-file.js'
-import type { ListProblem } from './thread/state-jobs.js'
+import { changed, type ListProblem } from './thread/state-jobs.js'
 import { readThread, type StateThread, writeThread } from './thread/state-thread.js'
 
 /** Time limits in milliseconds: for listing a folder, and the least and the most for reading a file. */
@@ -125,13 +125,15 @@ export class StateFolder implements SharedStateFiles {
     }
   }
 
-  /** As `StateFiles` says. */
-  async write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined> {
+  /** As `SharedStates` says. */
+  async write(head: StateHead, data: Uint8Array, instead?: FoundState) {
     if (this.whenClosing && !existsSync(this.options.folder)) return undefined
     const name = stateName(head, this.#secret)
-    const writing = async () =>
-      await writeStateFile(this.#path(name), head, data, this.#secret, this.#writer)
-    return await this.#attempt('cannot be written to', async () => {
+    const writing = async () => {
+      const { version } = instead ?? {}
+      await writeStateFile(this.#path(name), head, data, this.#secret, this.#writer, version)
+    }
+    return await this.#attempt('cannot be written to', async (): Promise<WrittenState> => {
       const { byteLength } = data
       const most = this.limitBytes
       if (byteLength > most) throw new Error(`expected ${most} bytes at most, got ${byteLength}`)
@@ -209,7 +211,7 @@ export class StateFolder implements SharedStateFiles {
     try {
       return await work()
     } catch (error) {
-      this.#warn(what, messageOf(error), codeOf(error))
+      if (codeOf(error) !== changed) this.#warn(what, messageOf(error), codeOf(error))
       return undefined
     }
   }

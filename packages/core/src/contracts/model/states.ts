@@ -153,8 +153,8 @@ export interface SharedStates extends Pick<StateFiles, 'touch' | 'remove'> {
 export interface SharedStateFiles extends StateFiles, SharedStates {
   /** As in {@link StateFiles}. */
   list: StateFiles['list']
-  /** As in {@link StateFiles}. */
-  write: StateFiles['write']
+  /** As in {@link SharedStates}. */
+  write: SharedStates['write']
 }
 
 /** Allocates memory for states. The first write to new memory takes ten times as long as later ones. */

@@ -1,6 +1,6 @@
 import type { DecipherGCM } from 'node:crypto'
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readSync, type Stats } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import {
   magic,
@@ -66,13 +66,17 @@ export function sizeOf(headBytes: number, bytes: number, isSealed: boolean): num
 export function readState(path: string, secret?: Uint8Array, memory?: Memory): ReadHead {
   const file = openSync(path, 'r')
   try {
-    const { size, mtimeMs: usedAt } = fstatSync(file)
-    const source = new StateSource(size, (bytes, at) => readFully(file, bytes, at))
-    return { ...readStateFrom(source, secret, memory), usedAt }
+    const found = fstatSync(file)
+    const source = new StateSource(found.size, (bytes, at) => readFully(file, bytes, at))
+    const read = readStateFrom(source, secret, memory)
+    return { ...read, usedAt: found.mtimeMs, version: versionOf(found) }
   } finally {
     closeSync(file)
   }
 }
+
+/** Changes when a file is replaced, not when it is touched; inodes alone may come again. */
+export const versionOf = ({ ino, birthtimeMs }: Stats): string => `${ino} ${birthtimeMs}`
 
 /** {@link readState} for the bytes of a file in memory. */
 export const readStateIn = (bytes: Buffer, secret?: Uint8Array): ReadHead =>

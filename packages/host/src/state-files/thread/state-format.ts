@@ -21,6 +21,8 @@ export interface ReadHead extends StateHead {
   readonly data?: Uint8Array
   /** The time of the file, in milliseconds since the epoch. */
   readonly usedAt?: number
+  /** Changes with each write. */
+  readonly version?: string
 }
 
 /** The fields of a head, with the number of tokens in place of the tokens. */

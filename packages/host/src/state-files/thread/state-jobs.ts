@@ -13,7 +13,7 @@ import {
 import { dirname, join } from 'node:path'
 import { randomBytes } from 'node:crypto'
 import type { StateFile } from '@cllm/core'
-import { bytesOf, readState } from './state-bytes.js'
+import { bytesOf, readState, versionOf } from './state-bytes.js'
 
 /** The files of a folder. */
 export interface Listed {
@@ -32,6 +32,9 @@ export interface ListProblem {
 }
 
 const pageBytes = 4096
+
+/** The code of what fails as another process was faster. */
+export const changed = 'CHANGED'
 
 /**
  * The jobs of a `StateThread`, which waits for the disk meanwhile. Each throws an Error that says why it failed. A
@@ -69,8 +72,16 @@ export const stateJobs = {
  * Writes a file under a temporary name, and renames it. Makes the folder if need be.
  * @param head - comes before the data
  * @param data - copied to the thread unless its memory is shared
+ * @param instead - the version of what it replaces. Where another process has changed that, it fails; not if that comes
+ *   between the last look and the renaming, some microseconds
  */
-function write(path: string, head: Uint8Array, data: Uint8Array, secret?: Uint8Array): void {
+function write(
+  path: string,
+  head: Uint8Array,
+  data: Uint8Array,
+  secret?: Uint8Array,
+  instead?: string,
+): void {
   makeFolder(dirname(path))
   // Nobody else uses this name.
   const temporary = `${path}.${randomBytes(6).toString('hex')}${unfinished}`
@@ -81,6 +92,9 @@ function write(path: string, head: Uint8Array, data: Uint8Array, secret?: Uint8A
       fsyncSync(file)
     } finally {
       closeSync(file)
+    }
+    if (instead !== undefined && versionOf(statSync(path)) !== instead) {
+      throw Object.assign(new Error('another process has changed it'), { code: changed })
     }
     renameSync(temporary, path)
   } catch (error) {

@@ -1,12 +1,16 @@
 import {
   type FoundState,
+  type Logger,
   pause,
+  silentLogger,
+  systemClock,
   SimulatedClock,
   type SharedStates,
   type StateFile,
 } from '@cllm/core'
+import { StateFolder } from '@cllm/host'
 import { drive } from '@cllm/testing'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { until } from '../../../serve.js'
 import { KeptItems } from '../../../../src/protocols/openai/responses/kept-items.js'
 import {
@@ -108,9 +112,8 @@ t.test(
   },
 )
 
-t.test('two servers that change a conversation at once lose nothing', async (t) => {
-  const { files } = memoryFiles(() => new Promise(setImmediate))
-  const servers = [new KeptItems(files), new KeptItems(files)]
+const twoServers = async (t: Test, first: SharedStates, second = first) => {
+  const servers = [new KeptItems(first), new KeptItems(second)]
   const object = { id: 'talk', object: 'conversation' as const, created_at: 0, metadata: {} }
   await servers[0]!.put('own', { object, items: [] })
   const ids = Array.from({ length: 20 }, (_, index) => `item-${index}`)
@@ -122,6 +125,16 @@ t.test('two servers that change a conversation at once lose nothing', async (t) 
   const { items } = await servers[0]!.conversation('own', 'talk')
   t.same(new Set(items.map(({ id }) => id)), new Set(ids))
   t.equal(servers[0]!.unkept.size, 0)
+}
+
+t.test('two servers that change a conversation at once lose nothing', async (t) => {
+  await twoServers(t, memoryFiles(() => new Promise(setImmediate)).files)
+  const options = { folder: t.testdir({}), limitBytes: 1e6 }
+  const warnings: string[] = []
+  const warn: Logger['warn'] = (_, message) => warnings.push(message)
+  const inFolder = () => new StateFolder(options, systemClock, { ...silentLogger, warn })
+  await twoServers(t, inFolder(), inFolder())
+  t.same(warnings, [])
 })
 
 t.test('an answer that ends after it was cancelled elsewhere is kept as cancelled', async (t) => {
