@@ -1,8 +1,8 @@
 import { CllmError } from '@cllm/core'
 
-/** What is counted of a request. */
+/** The state of a request that {@link BodyBudget} counts with. */
 export interface CountedBody {
-  /** Fires when the connection closes: the client left, was cut off, or has its answer. */
+  /** Fires when the connection closes: the client left, was disconnected, or has its answer. */
   left: AbortController
   /** Bytes of its body that count towards the limit for all bodies. */
   bodyBytes: number
@@ -13,7 +13,7 @@ const smallBytes = 64 * 1024
 
 /**
  * Counts the bytes of the bodies of all requests in progress, up to a limit. The number of waiting
- * requests is limited, but a thousand bodies of 1 MiB, parsed, would still be gigabytes.
+ * requests is limited, too, but a thousand parsed bodies of 1 MiB would still take gigabytes.
  */
 export class BodyBudget {
   #bytes = 0
@@ -21,10 +21,10 @@ export class BodyBudget {
   constructor(private readonly limit: number) {}
 
   /**
-   * Counts bytes of a body as they come, until its answer is sent, so that those are counted, too, whose
-   * ends never come.
+   * Counts bytes of a body as they arrive, until its answer is sent. So a body that never becomes complete
+   * counts, too.
    *
-   * @throws `queue_full`, or `cancelled` when the client has left: nothing would end the counting
+   * @throws `queue_full`, or `cancelled` if the client has left, as nothing would release the bytes
    */
   count({ state }: { readonly state: CountedBody }, bytes: number): void {
     if (state.left.signal.aborted) {
@@ -38,7 +38,7 @@ export class BodyBudget {
     this.#bytes += bytes
   }
 
-  /** Counts this many bytes no longer. */
+  /** Subtracts the bytes of a request that is over. */
   release(bytes: number): void {
     this.#bytes -= bytes
   }

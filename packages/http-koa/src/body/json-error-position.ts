@@ -9,7 +9,7 @@ export interface TextPosition {
 /** The most characters to search: finding the position takes 40 times as long as parsing. */
 const longestText = 100_000
 
-/** The position where a text stops being JSON, which `JSON.parse` does not always report. */
+/** The position of the first error in a JSON text, which `JSON.parse` does not always report. */
 export function jsonErrorPosition(text: string): TextPosition | undefined {
   if (text.length > longestText) return undefined
   try {

@@ -8,21 +8,21 @@ import { expectedField } from '../request/refusals.js'
 import { z } from 'zod'
 import type { Call } from '../routes/route.js'
 
-/** Values of JSON at most: parsing tens of millions takes a minute and gigabytes, and nobody else is served meanwhile. */
+/** The most values in JSON: parsing tens of millions takes gigabytes and blocks the server for a minute. */
 const mostValues = 2 ** 20
 
-/** Levels of a request's JSON at most, where no other limit is set. */
+/** The deepest nesting of a request's JSON, by default. */
 export const defaultJsonDepth = 100
 
 /**
- * The limit that JSON exceeds, if it does: this one of levels, or that of values. Reads the text, since parsing it may
- * take long, and code that works on the parsed value may recurse.
+ * The limit that a JSON text exceeds, if any: of nesting levels, or of values. Scans the text before it is parsed, as
+ * parsing may take long, and code that works on the parsed value may recurse.
  */
 export function exceededBy(text: string, levels: number): string | undefined {
   let [depth, values] = [0, 0]
   for (let index = 0; index < text.length; index++) {
     const sign = text[index]
-    // An image is megabytes of text, which others would wait for.
+    // Skips texts at once: images are megabytes, and scanning them would delay other requests.
     if (sign === '"') index = endOfText(text, index)
     else if (sign === '}' || sign === ']') depth--
     else if (sign === ',' || sign === '{' || sign === '[') {
@@ -34,7 +34,7 @@ export function exceededBy(text: string, levels: number): string | undefined {
   return undefined
 }
 
-/** Where the text ends whose first quote is here: a quote behind an odd number of backslashes is a part of it. */
+/** The index of the quote that ends the JSON text beginning here: one behind an even number of backslashes. */
 function endOfText(text: string, start: number): number {
   let end = text.indexOf('"', start + 1)
   for (; end !== -1; end = text.indexOf('"', end + 1)) {
@@ -46,11 +46,11 @@ function endOfText(text: string, start: number): number {
 }
 
 /**
- * All bytes of a stream.
+ * Reads all bytes of a stream.
  *
- * @param length - how many it will be, where that is known
- * @param count - takes the bytes of each part as it comes; what it throws ends the reading
- * @param what - what is too large, in the message
+ * @param length - the expected number of bytes, or an empty text if unknown
+ * @param count - called with the number of bytes of each part; an error that it throws ends the reading
+ * @param what - the name of what is too large, for the message
  * @throws `body_too_large` beyond `limit` bytes
  */
 export async function readWithin(
@@ -63,7 +63,7 @@ export async function readWithin(
   const parts: Buffer[] = []
   let bytes = 0
   if (Number(length) <= limit) {
-    // a refusal is still to be sent: the stream stays open
+    // the stream stays open, so that a refusal can still be sent
     for await (const part of stream.iterator({ destroyOnReturn: false })) {
       bytes += (part as Buffer).length
       if (bytes > limit) break
@@ -77,17 +77,17 @@ export async function readWithin(
 }
 
 /**
- * The JSON object in a request's body. Any content type is read as JSON in UTF-8, as Ollama and
- * llama-server do: `curl -d` declares a form.
+ * Reads the JSON object in a request's body. Any content type is read as JSON in UTF-8, as by Ollama and
+ * llama-server, since `curl -d` declares a form.
  *
- * It may be packed with gzip, deflate or brotli.
+ * The body may be compressed with gzip, deflate or brotli.
  *
  * @throws `unsupported_media_type`, `body_too_large`, `queue_full` when the bodies of all requests in
  *   progress are too large together, `invalid_json` with the position of the error, or `cancelled`
  *   when the client has left
  */
 export async function readJsonBody(ctx: KoaContext, kind?: 'object'): Promise<JsonObject>
-/** The same for a JSON array. */
+/** Reads the JSON array in a request's body, with the same errors. */
 export async function readJsonBody(ctx: KoaContext, kind: 'array'): Promise<readonly unknown[]>
 export async function readJsonBody(
   ctx: KoaContext,
@@ -95,7 +95,7 @@ export async function readJsonBody(
 ): Promise<unknown> {
   const { bodies, bodyLimitBytes, jsonDepthLimit } = ctx.state.transport
   const count = bodies.count.bind(bodies, ctx)
-  // A stream that has been destroyed tells nobody any more.
+  // Throws if the client has left: reading a destroyed stream would wait forever.
   count(0)
   const encoding = ctx.get('Content-Encoding').toLowerCase()
   const isPlain = encoding === '' || encoding === 'identity'
@@ -120,7 +120,7 @@ export async function readJsonBody(
   throw new CllmError('invalid_json', `Expected a JSON ${kind}, instead got ${received}`)
 }
 
-/** @throws `invalid_json` where a text has more levels than this, or too many values to be parsed */
+/** @throws `invalid_json` if a text has more nesting levels than `levels`, or too many values to be parsed */
 export function checkExtent(text: string, levels: number): void {
   const limit = exceededBy(text, levels)
   if (limit === undefined) return
@@ -128,8 +128,8 @@ export function checkExtent(text: string, levels: number): void {
 }
 
 /**
- * The value of JSON that a field of a body holds as a text, which the limit of the body's own depth does
- * not look into.
+ * The value of JSON that a field of a body contains as a text. It needs limits of its own, as the check of the body
+ * skips texts.
  *
  * @param what - what the field expects, for the message
  * @throws `invalid_request`
@@ -144,13 +144,13 @@ export function parseNested(text: string, field: string, what: string): unknown 
 
 const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const
 
-/** The unpacked body; the limit is for that. */
+/** The decompressed body; the limit applies to its decompressed size. */
 async function readPacked(ctx: KoaContext, encoding: string, count: (bytes: number) => void) {
   if (!Object.hasOwn(decoders, encoding)) {
     const message = `Expected a Content-Encoding of gzip, deflate or br, instead got ${encoding.slice(0, 40)}`
     throw new CllmError('unsupported_media_type', message)
   }
-  // no pipeline: where unpacking ends early, it would end the connection before its answer
+  // no pipeline: if decompression ended early, it would close the connection before the answer
   const unpacked = decoders[encoding as keyof typeof decoders]()
   ctx.req.once('error', (error) => unpacked.destroy(error))
   try {
@@ -169,7 +169,7 @@ async function invalidJson(ctx: KoaContext, kind: string, text: string, error: E
   if (text.trim() === '') {
     return new CllmError('invalid_json', `Expected a JSON ${kind}, instead got no body`)
   }
-  // Its parser is loaded by the first body that is no JSON.
+  // Its parser is only loaded when a body is not JSON.
   const { jsonErrorPosition } = await import('./json-error-position.js')
   const position = jsonErrorPosition(text)
   const where = position === undefined ? '' : ` at line ${position.line}, column ${position.column}`
@@ -184,7 +184,7 @@ async function invalidJson(ctx: KoaContext, kind: string, text: string, error: E
 /** The media type of forms with files. */
 export const formType = 'multipart/form-data'
 
-/** Parts of a form at most, and bytes of the head of each: reading a million takes long, and nobody else is served. */
+/** The most parts of a form, and bytes of each part's head: reading a million would block the server for long. */
 const mostParts = 100
 const headBytes = 16 * 1024
 
@@ -194,9 +194,9 @@ export const file = z
   .meta({ type: 'string', format: 'binary' })
 
 /**
- * The fields of a form in a request's body: files and texts, checked by a schema.
+ * Reads the fields of a form in a request's body: files and texts, checked by a schema.
  *
- * @throws `invalid_request` for what is no form, `body_too_large` beyond `limit` bytes
+ * @throws `invalid_request` for a body that is not a form, `body_too_large` beyond `limit` bytes
  */
 export async function readForm<Schema extends z.ZodObject>(
   { body }: Pick<Call, 'body'>,
@@ -212,7 +212,7 @@ export async function readForm<Schema extends z.ZodObject>(
   const bytes = await readWithin(body.stream, limit, body.length, body.count, 'file')
   const [, boundary = ''] = /;\s*boundary="?((?<=")[^"]*|[^\s";]*)/i.exec(type) ?? []
   checkParts(bytes, `--${boundary}`)
-  // none but the one that was looked for
+  // with exactly the boundary that was checked
   const headers = { 'content-type': `${formType}; boundary="${boundary}"` }
   const response = new Response(bytes as Uint8Array<ArrayBuffer>, { headers })
   const form = await response.formData().catch((cause: Error) => {
@@ -221,7 +221,7 @@ export async function readForm<Schema extends z.ZodObject>(
   return parseFields(schema, fieldsOf(form))
 }
 
-/** @throws `invalid_request` for a form that takes long to be read */
+/** @throws `invalid_request` for a form that would take long to read */
 function checkParts(bytes: Buffer, mark: string): void {
   // the last mark ends the form
   let parts = -1
@@ -234,7 +234,7 @@ function checkParts(bytes: Buffer, mark: string): void {
   }
 }
 
-/** Without those that are empty; the parts of a list, such as `include[]`, with commas between them. */
+/** The fields that are not empty; parts with the same name, such as `include[]`, are joined with commas. */
 function fieldsOf(form: FormData): Record<string, unknown> {
   const fields = new Map<string, string | File>()
   for (const [key, value] of form) {

@@ -13,24 +13,24 @@ import { expectedField, unsupported } from '../request/refusals.js'
 import type { MediaFetcher } from '../security/media-fetcher.js'
 import { wrapEngines } from './watch-engines.js'
 
-/** The most files that a request may name. */
+/** The most files that a request may name by URL. */
 const mostFiles = 32
 
-/** Something that may have media. */
+/** A message or prompt that may contain media. */
 interface Shown {
   readonly media?: readonly PromptMedia[]
 }
 
-/** Whether a file is given by URL, not in the request itself. */
+/** Whether a file is given by URL, and not contained in the request. */
 export const isUrl = (data: string): boolean => /^https?:\/\//i.test(data)
 
 const hasUrls = ({ media }: Shown): boolean => media?.some(({ data }) => isUrl(data)) === true
 
 /**
- * Wraps engines so that they get the images and sounds which a request names by URL. A request's files are fetched once,
- * however often its prompt is read, and count towards the limit for all bodies.
+ * Wraps engines so that images and sounds that a request names by URL are fetched. Each file is fetched once per
+ * request, even if its prompt is read repeatedly, and counts towards the limit for all bodies.
  *
- * @param fetcher - undefined: URLs are refused, and left out of earlier messages
+ * @param fetcher - undefined: URLs are refused; in earlier messages they are left out
  */
 export const withMediaUrls = (
   directory: EngineDirectory,
@@ -63,7 +63,7 @@ async function* submitLater(
   yield* client.submit(await unlessAborted(filled(), options?.signal), options)
 }
 
-/** Leaves a file out, with a text in its place. Throws errors that are not the URL's: too many bodies, a client that left. */
+/** Leaves a file out, for a text in its place. Throws errors that are not the URL's fault, such as `queue_full`. */
 function leftOut(error: unknown): string {
   if (CllmError.isInstance(error) && error.status < 429) return ''
   throw error

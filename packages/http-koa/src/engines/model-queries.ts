@@ -33,7 +33,7 @@ export function engineInMemory(directory: EngineDirectory, model?: string) {
 /**
  * The engine of a model that is in memory.
  *
- * @throws `engine_unavailable` where it is not
+ * @throws `engine_unavailable` if it is not
  */
 export function loadedEngine(directory: EngineDirectory, model?: string): EngineClient {
   const engine = engineInMemory(directory, model)
@@ -51,17 +51,17 @@ export function neverLoaded(directory: EngineDirectory, model?: string): CllmErr
   return new CllmError('engine_unavailable', message, { details: { model: name } })
 }
 
-/** The query `?model=` of routes about one model. Default: the server's first. */
+/** The query `?model=` of routes about one model. Default: the server's first model. */
 export const modelQuery = z.object({ model: z.string('the name of one model').optional() })
 
-/** What {@link modelQuery} checks. */
+/** A query that {@link modelQuery} has checked. */
 export type ModelQuery = z.output<typeof modelQuery>
 
-/** An engine that does not answer for this many milliseconds is unhealthy. */
+/** Milliseconds after which an engine that does not answer is unhealthy. */
 const patienceMs = 5_000
 
 /**
- * Waits for an engine's answer, but not for ever.
+ * Waits for an engine's answer, but not forever.
  *
  * @param ms - milliseconds; default 5,000
  * @throws `engine_unavailable` when it takes longer
@@ -76,7 +76,7 @@ export async function answered<T>(clock: Clock, answer: Promise<T>, ms = patienc
 export const inTime = async <T>(clock: Clock, ms: number, asked: Promise<T>) =>
   await answered(clock, asked, ms).catch(() => undefined)
 
-/** The error if engines do not answer. No engine at all is fine: a model can be loaded on request. */
+/** The error if no loaded engine answers. No loaded engine is fine, as models can be loaded on request. */
 export async function failureOf(clock: Clock, directory: EngineDirectory) {
   const asked = loadedModels(directory).map(
     async (name) => await answered(clock, directory.open(name, { peek: true }).statistics()),
@@ -87,7 +87,7 @@ export async function failureOf(clock: Clock, directory: EngineDirectory) {
   return failures.length < asked.length ? undefined : CllmError.from(failures[0])
 }
 
-/** The error if no model can be loaded on request, as the cluster's workers that have them are unusable. */
+/** The error if no model can be loaded on request, because all of the cluster's workers are unusable. */
 export function unusable(directory: EngineDirectory): CllmError | undefined {
   const errors = directory.list().map((name) => directory.status(name).error)
   const areAll = errors.every((error) => error?.code === 'cluster_unavailable')

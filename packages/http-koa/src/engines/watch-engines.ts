@@ -4,7 +4,7 @@ import { overriding, watchStream } from '@cllm/host'
 import { mayChangeServer, requestScope } from '../security/authenticate.js'
 import { goesOn, type RequestObserver, type RequestWatch } from '../routes/koa-context.js'
 
-/** The same models with other clients, each of them for as long as its request (`until`). */
+/** The same directory with wrapped clients, each for one request, which lasts until `until`. */
 export function wrapEngines(
   directory: EngineDirectory,
   wrap: (client: EngineClient, model: string, until: AbortSignal | undefined) => EngineClient,
@@ -14,16 +14,16 @@ export function wrapEngines(
   })
 }
 
-/** What is done around the engines of a transport. */
+/** How the engines of a transport are observed and guarded. */
 export interface EngineWatch {
-  /** What every submitted request is reported to; the first is told first. */
+  /** Observers of every request, in the order in which they are called. */
   readonly observers?: readonly RequestObserver[]
   readonly clock: Clock
-  /** Told of observers that fail. Default: nobody is. */
+  /** Logs failures of observers. Default: they are not logged. */
   readonly logger?: Logger
   /**
-   * Whether requests are their key's: of its tenant, whatever they say, and those of other tenants do not
-   * exist. Admins may do everything.
+   * Whether requests belong to their key's tenant, whatever their fields say, and cannot see requests of other
+   * tenants. Admins may do everything.
    */
   readonly isGuarded?: boolean
 }
@@ -39,12 +39,12 @@ export function watchEngines(
     if (!isTold) logger.error({ err }, 'an observer of requests failed; others are not logged')
     isTold = true
   }
-  /** What was done already is not to fail by it. */
+  /** Calls all observers. Their errors are logged, as what they observe has been done already. */
   const tell = (to: (observer: RequestObserver) => unknown): void => {
     for (const observer of observers) {
       try {
         const told = to(observer)
-        // A method may be async after all: its rejection would end the process.
+        // The rejection of a method that is async by mistake would end the process.
         if (told instanceof Promise) told.catch(failed)
       } catch (err) {
         failed(err)
@@ -56,7 +56,7 @@ export function watchEngines(
       submit(request, options) {
         const submitted = { model, request, at: clock.now() }
         const watches: RequestWatch[] = []
-        /** Tells of an event; of the end where there is none. */
+        /** Reports an event to all watches; undefined: the end. */
         const onEvent = (event: GenerateEvent | undefined, error?: CllmError): void => {
           const now = clock.now()
           for (const watch of watches) {
@@ -64,7 +64,7 @@ export function watchEngines(
               const told: unknown = event ? watch.onEvent(event, now) : watch.onEnd(now, error)
               if (told instanceof Promise) told.catch(failed)
             } catch (err) {
-              // the others must not wait for its end, nor its client for the rest
+              // the other watches must still be called, and the client must get the rest
               failed(err)
             }
           }
@@ -72,11 +72,11 @@ export function watchEngines(
         try {
           for (const observer of observers) {
             const watch = observer.onSubmit(submitted)
-            // One that is to refuse requests must not let all of them in.
+            // An async observer is an error: one that refuses requests would otherwise let all of them in.
             watches.push(watch instanceof Promise ? synchronous(watch, 'onSubmit') : watch)
           }
         } catch (error) {
-          // those who were told before must not wait for its end
+          // the observers that were called before need an end, too
           onEvent(undefined, CllmError.from(error))
           throw error
         }
@@ -120,7 +120,7 @@ function ofKeysTenant(request: GenerateRequest): GenerateRequest {
   return { ...request, tenant }
 }
 
-/** What a key may ask of an engine besides requests. */
+/** The other methods of an engine, restricted to what a key may do. */
 const guarded = (
   client: EngineClient,
 ): Pick<EngineClient, 'applyTemplate' | 'slotAction' | 'explain'> => ({

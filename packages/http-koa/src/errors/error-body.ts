@@ -4,8 +4,8 @@ import type { ErrorFormat } from '../routes/route.js'
 import { snakeCase } from '../fields/fields.js'
 
 /**
- * The error that a client is shown. An error that is not a {@link CllmError}, in this process or the
- * engine's, is a defect: its message and stack go to the log only. Server errors are logged.
+ * The error to show to a client. An error that is not a {@link CllmError}, in this process or the engine's,
+ * is a defect: its message and stack only go to the log. Server errors are logged, too.
  */
 export function publicError(error: unknown, logger: Logger): CllmError {
   if (!CllmError.isInstance(error) || error.code === 'internal') {
@@ -30,14 +30,14 @@ export const errorBodySchema = z.object({
   retry_after: z.number().optional(),
   code: z.string(),
   field: z.string().optional(),
-  /** The valid values, where there is a list: names of policies, options of a policy. */
+  /** The valid values, if they can be listed, such as names of policies or options of a policy. */
   valid: z.array(z.unknown()).optional(),
 })
 
-/** A failure in the native API's form: the original cLLM's, plus a code and the field at fault. */
+/** An error in the native API's format: that of the original cLLM, plus a code and the field at fault. */
 export type ErrorBody = Readonly<z.output<typeof errorBodySchema>>
 
-/** The body of a failure's answer. */
+/** The body of an error's answer in the native API. */
 export function errorBody(error: CllmError): ErrorBody {
   const field = errorField(error)
   const { valid } = error.details
@@ -51,36 +51,36 @@ export function errorBody(error: CllmError): ErrorBody {
 }
 
 /**
- * The status of a failure outside the native API: a timeout is 504 there, since it is not the
- * client's fault; the native API answers 408 as the original does.
+ * The status of an error outside the native API. A timeout is 504, since it is not the client's fault; the native
+ * API answers 408 as the original does.
  */
 export const statusElsewhere = ({ code, status }: CllmError): number =>
   code === 'timeout' ? 504 : status
 
-/** How a protocol of another server fails. */
+/** The error format of an API that other servers have, too. */
 export const errorsElsewhere = (
   name: string,
   schema: z.ZodObject,
   body: ErrorFormat['body'],
 ): ErrorFormat => ({ name, status: statusElsewhere, schema, body })
 
-/** The form of failures where a protocol has none of its own. */
+/** The native API's error format, also for protocols without a format of their own. */
 export const nativeErrors: ErrorFormat & Required<Pick<ErrorFormat, 'schema'>> = {
   name: 'error',
   body: errorBody,
   schema: errorBodySchema,
 }
 
-/** What is over by itself: without a time clients try again for a second or two, and give up. */
+/** Errors that pass by themselves. Clients that are told no time retry for a second or two and give up. */
 const passing: ReadonlySet<string> = new Set(['queue_full', 'wait_too_long', 'model_loading'])
 
-/** The headers of a failure's answer. */
+/** The headers of an error's answer. */
 export function errorHeaders(error: CllmError): Record<string, string> {
   const { code, details } = error
   const isTimed = passing.has(code) || details['retryAfterMs'] !== undefined
   return {
     ...(isTimed && { 'Retry-After': String(retryAfter(error)) }),
-    // else OpenAI's and Anthropic's programs try twice more, for as long again, or far too early
+    // else OpenAI's and Anthropic's clients retry twice: after a timeout for as long again, in a month far too early
     ...((code === 'timeout' || 'month' in details) && { 'x-should-retry': 'false' }),
   }
 }
@@ -108,7 +108,7 @@ function wording(error: CllmError): Pick<ErrorBody, 'error' | 'message' | 'retry
   }
 }
 
-/** The message, with the field's name in snake_case as HTTP APIs write it. */
+/** The error's message with the field's name in snake_case, as in HTTP APIs. */
 export function errorMessage(error: CllmError): string {
   const field = errorField(error)
   return field === undefined
@@ -116,11 +116,11 @@ export function errorMessage(error: CllmError): string {
     : error.message.replace(String(error.details.field), () => field)
 }
 
-/** The field at fault in snake_case: the engine's `logitBias` is `logit_bias` here. */
+/** The field at fault in snake_case: the engine's `logitBias` becomes `logit_bias`. */
 export const errorField = ({ details: { field } }: CllmError): string | undefined =>
   typeof field === 'string' ? snakeCase(field) : undefined
 
-/** What OpenAI's and llama-server's forms say of a prompt that is too long. */
+/** The fields that OpenAI's and llama-server's formats add for a prompt that is too long; false for other errors. */
 export const tooLong = ({ code, details }: CllmError) =>
   code === 'prompt_too_long' && {
     type: 'exceed_context_size_error',

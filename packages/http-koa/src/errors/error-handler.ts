@@ -6,9 +6,9 @@ import { anthropicErrors } from '../protocols/anthropic/anthropic-answer.js'
 import { isAnthropic } from '../request/generation.js'
 import { errorHeaders, publicError } from './error-body.js'
 
-/** Bytes of an unwanted body that are read and dropped, so that the client can read the answer. */
+/** The most bytes of an unwanted body that are read and dropped, so that the client can read the answer. */
 const drainBytes = 64 * 1024 * 1024
-/** Milliseconds to do so. */
+/** The most milliseconds for this. */
 const drainMs = 10_000
 
 /**
@@ -60,8 +60,8 @@ export function isClientGone(error: unknown): boolean {
 }
 
 /**
- * Turns errors of later middleware, and requests for unknown paths and methods, into answers in the
- * words of the protocol that owns the path; where none does alone, Anthropic's clients read its own.
+ * Turns errors of later middleware, and requests for unknown paths and methods, into answers in the error format of
+ * the path's protocol. Routes that answer Anthropic's clients in their format, and unknown paths, do so here, too.
  */
 export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
   const { logger } = ctx.state.transport
@@ -90,7 +90,7 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
     const body = shape.body(shown, id)
     ctx.status = shape.status?.(shown) ?? shown.status
     ctx.set(errorHeaders(shown))
-    // what was refused by its length has not been read at all
+    // a body that was refused by its declared length has not been read at all
     const isRefused = ctx.req.readableDidRead || shown.code === 'body_too_large'
     if (isRefused && !ctx.req.complete) await refuseBody(ctx, JSON.stringify(body))
     else ctx.body = body

@@ -7,7 +7,7 @@ import type { KoaProtocol } from '../routes/koa-context.js'
 import type { BoundRoute, ErrorFormat } from '../routes/route.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'
 
-/** The description of an API by the OpenAPI specification 3.1. */
+/** The description of an API as of the OpenAPI specification 3.1. */
 export interface OpenApiDocument {
   readonly openapi: '3.1.0'
   readonly info: {
@@ -33,7 +33,7 @@ export function openApiDocument(
     for (const route of routes) {
       if (route.isHidden === true) continue
       const operations = (paths[templatePath(route.path)] ??= {})
-      // where two have the same route, the first one serves it
+      // if two protocols have the same route, the first one serves it
       operations[route.method] ??= describeOperation(name, route, errors)
     }
   }
@@ -46,7 +46,7 @@ export function openApiDocument(
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: '/' }],
-    // keys are required where the server has any
+    // no key, or one in either header: keys are only required if the server has any
     security: [{}, { bearer: [] }, { header: [] }],
     tags: protocols
       .filter(({ routes = [] }) => routes.some(({ isHidden }) => isHidden !== true))
@@ -63,7 +63,7 @@ export function openApiDocument(
   }
 }
 
-/** `/v1/models/*id` is `/v1/models/{id}` there. */
+/** A path in OpenAPI's form: `/v1/models/*id` becomes `/v1/models/{id}`. */
 const templatePath = (path: string): string => path.replace(/[:*](\w+)/g, '{$1}')
 
 const header = (description: string, type: string): JsonObject => ({
@@ -73,7 +73,7 @@ const header = (description: string, type: string): JsonObject => ({
 
 const limits = 'Rate limits of the key: allowed per minute, remaining, seconds until reset'
 
-/** The headers of answers, for the components of a description. */
+/** The headers of answers, as components of the description. */
 const describedHeaders: JsonObject = {
   'X-Request-Id': header('The id of the request, as in the log', 'string'),
   'Retry-After': header('Seconds to wait before a retry', 'integer'),
@@ -84,10 +84,10 @@ const describedHeaders: JsonObject = {
 const headers = (names: readonly string[]): JsonObject =>
   Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
 
-/** The parts of a protocol that are described. */
+/** The properties of a protocol that the description needs. */
 export type DescribedProtocol = Pick<KoaProtocol, 'name' | 'routes' | 'errors'>
 
-/** The error schema of each protocol, for the components of a description. */
+/** The error schema of each protocol, as components of the description. */
 function describeErrors(protocols: readonly DescribedProtocol[]): JsonObject {
   const worded = protocols.flatMap(({ errors }) =>
     errors?.schema === undefined ? [] : [[errors.name, schemaOf(errors.schema)] as const],
@@ -95,7 +95,7 @@ function describeErrors(protocols: readonly DescribedProtocol[]): JsonObject {
   return { error: schemaOf(nativeErrors.schema), ...Object.fromEntries(worded) }
 }
 
-/** The failures that a route may answer with. */
+/** Describes the errors that a route may answer with. */
 function describeFailures(route: BoundRoute, errors: ErrorFormat = nativeErrors): JsonObject {
   const { schema: known, name } = route.errors ?? errors
   const schema = { $ref: `#/components/schemas/${known === undefined ? nativeErrors.name : name}` }
@@ -115,7 +115,7 @@ function describeFailures(route: BoundRoute, errors: ErrorFormat = nativeErrors)
   }
 }
 
-/** The likely failures of a route, one code per status. */
+/** The likely errors of a route, one code per status. */
 function likely({ method, path, access, body, form, query }: BoundRoute): ErrorCode[] {
   const takes = body !== undefined || form !== undefined
   const codes: [applies: boolean, code: ErrorCode][] = [
@@ -134,7 +134,7 @@ function likely({ method, path, access, body, form, query }: BoundRoute): ErrorC
   return codes.flatMap(([applies, code]) => (applies ? [code] : []))
 }
 
-/** One route of a protocol as OpenAPI has it. */
+/** Describes a route as an OpenAPI operation. */
 function describeOperation(tag: string, route: BoundRoute, errors: ErrorFormat | undefined) {
   const { method, path, summary, access, form, body = form } = route
   const { answers = [jsonType], statuses = [200] } = route

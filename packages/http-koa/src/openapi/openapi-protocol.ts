@@ -8,7 +8,7 @@ import { formType } from '../body/read-body.js'
 
 /** Settings of {@link openApiProtocol}. */
 export interface OpenApiProtocolOptions {
-  /** The protocols to describe: those of the transport. */
+  /** The protocols to describe, normally all of the transport. */
   readonly protocols: readonly KoaProtocol[]
   /** Default: the version of this package. */
   readonly version?: string
@@ -18,7 +18,7 @@ const { version: packageVersion } = createRequire(import.meta.url)('../../packag
   readonly version: string
 }
 
-/** Makes the description for the first who asks: it takes a tenth of the server's start. */
+/** Makes the description at the first call, as that would be a tenth of the server's start-up time. */
 type Describe = () => OpenApiDocument
 
 const showPage = (_call: Call, describe: Describe) =>
@@ -44,7 +44,7 @@ export function openApiProtocol({
   return own
 }
 
-/** {@link openApiProtocol} by its name; it describes the protocols that are served beside it. */
+/** {@link openApiProtocol} as a definition; it describes all protocols of its server. */
 export const openApi = defineProtocol({
   name: 'openapi',
   doc: 'Describes every API that is served, as `/openapi.json` and as a page at `/docs`.',
@@ -76,7 +76,7 @@ interface Operation {
   readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: Schema }>> }
 }
 
-/** The description of an API as a page with a form for each route. It needs nothing else but its script, not even a network. */
+/** The description as a page with a form for each route. It needs only its script, so it works offline. */
 function docsPage({ info, tags, paths }: OpenApiDocument): string {
   const sections = tags.map(({ name }) => {
     const entries = Object.entries(paths).flatMap(([path, methods]) =>
@@ -121,10 +121,10 @@ function entry(path: string, method: string, { summary, parameters = [], request
 const input = (name: string, more: string): string =>
   `<label>${escape(name)} <input name="${escape(name)}"${more}></label>`
 
-/** What a model is asked: an object that needs none of these has the first that it may have. */
+/** Fields with a prompt. An example whose schema requires none of them has the first that the schema contains. */
 const questions = ['content', 'input', 'prompt', 'messages']
 
-/** A value that a schema takes; of objects, the fields that make it worth sending. */
+/** An example of a schema; objects only have the fields that make a useful request. */
 function exampleOf({ type, enum: values, anyOf, items, ...object }: Schema, name = ''): unknown {
   if (values !== undefined) return values.includes('user') ? 'user' : values[0]
   if (anyOf?.[0] !== undefined) return exampleOf(anyOf[0], name)

@@ -13,50 +13,50 @@ export interface LogLevelControl {
   level: string
 }
 
-/** A folder that no other process works on. */
+/** A folder that this process holds, so that no other process works on it. */
 export interface FolderHold {
-  /** Fires when another process has taken it over all the same. */
+  /** Fires if another process has taken the folder over nevertheless. */
   readonly lost: AbortSignal
-  /** Looks whether it is still this process's, which may have stood still: asked right before each write. */
+  /** Checks that this process still holds the folder, as it may have been suspended; called right before each write. */
   readonly isHeld: () => boolean
 }
 
-/** Keeps other processes from running what is in a folder; resolves when none does. */
+/** Takes a folder for this process; resolves once no other process holds it. */
 export type HoldFolder = (folder: string) => Promise<FolderHold>
 
-/** What a server has for its protocols, by token. A plug-in may add what its own protocols know. */
+/** The services that a server offers its protocols, by token. A plug-in may add some for its own protocols. */
 export class Services {
   readonly #values = new Map<PartToken<unknown>, unknown>()
 
-  /** Adds a service; undefined: the server has none. */
+  /** Adds a service; undefined: the server does not have it. */
   set<T>(token: PartToken<T>, value: T | undefined): this {
     this.#values.set(token, value)
     return this
   }
 
-  /** The service of a token; undefined where the server has none. */
+  /** The service of a token; undefined if the server does not have it. */
   get<T>(token: PartToken<T>): T | undefined {
     return this.#values.get(token) as T | undefined
   }
 }
 
-/** Values that the operator has set for fields that requests leave out, on every protocol. */
+/** The operator's default values for fields of requests, for every protocol. */
 export const API_DEFAULTS: PartToken<DefaultOverrides> = token('ApiDefaults')
 /** When the server started, in milliseconds since the epoch; default 0. */
 export const STARTED_AT: PartToken<number> = token('StartedAt')
-/** The engine's limit of waiting requests; default: that of `EngineOptions`. */
+/** The engine's limit of waiting requests; default: the default of `EngineOptions`. */
 export const MAX_QUEUED_REQUESTS: PartToken<number> = token('MaxQueuedRequests')
-/** The level of the server's logger, where it can be changed. */
+/** The level of the server's logger; absent if it cannot be changed. */
 export const LOG_LEVEL: PartToken<LogLevelControl> = token('LogLevel')
-/** Batches that this server shares with others; default: those of its own folder, if it has one. */
+/** The store of batches that this server shares with others; default: its own folder, if it has one. */
 export const SHARED_BATCHES: PartToken<OpenBatches> = token('SharedBatches')
-/** Keeps a folder for this process, such as that of batches; default: processes do not share folders. */
+/** Takes a folder for this process, such as the folder of batches; default: processes do not share folders. */
 export const HOLD_FOLDER: PartToken<HoldFolder> = token('HoldFolder')
-/** Where responses and conversations are kept, if anywhere. */
+/** The store of responses and conversations; absent: they are not kept. */
 export const STORED_RESPONSES: PartToken<SharedStates> = token('StoredResponses')
-/** The API keys, where they can be changed. */
+/** The store of API keys; absent if they cannot be changed. */
 export const KEY_STORE: PartToken<KeyStore> = token('KeyStore')
-/** Where models are fetched from, if anywhere. */
+/** Fetches models; absent: none can be fetched. */
 export const MODEL_STORE: PartToken<ModelStore> = token('ModelStore')
 /** The folder with the files of the web page, as `@cllm/web` exports it; default: no page. */
 export const WEB_PAGE: PartToken<URL> = token('WebPage')
@@ -65,19 +65,19 @@ export const MCP_SERVERS: PartToken<McpServers> = token('McpServers')
 /** The protocols of this server; the list is complete when the first one is mounted. */
 export const PROTOCOLS: PartToken<readonly KoaProtocol[]> = token('Protocols')
 
-/** A protocol of this transport: what a plug-in gives to `host.registerProtocol`. */
+/** The definition of a protocol of this transport, which a plug-in passes to `host.registerProtocol`. */
 export interface KoaProtocolDefinition<Options = unknown> extends ProtocolDefinition<
   Options,
   Services
 > {
-  /** The values of fields that requests leave out, by route; `docs/defaults.md` lists them. */
+  /** The default values of request fields, by route; `docs/defaults.md` lists them. */
   readonly defaults?: Readonly<Record<string, ProtocolDefaults>>
   /** Makes the protocol for one server. */
   create(options: Options, services: Services): KoaProtocol
 }
 
 /**
- * Types a protocol's `create` by its options, and returns the definition as it is.
+ * Types a protocol's `create` by its options, and returns the definition unchanged.
  *
  * @example
  * const ping = defineProtocol({
@@ -101,9 +101,9 @@ export function defineProtocol<Options>(
 export interface PullProgress {
   /** The current phase, in Ollama's words where it has any. */
   readonly status: string
-  /** Of the file being downloaded. */
+  /** The digest of the file being downloaded. */
   readonly digest?: string
-  /** Bytes of the download. */
+  /** The size of the download in bytes; `completed`: the bytes that have arrived. */
   readonly total?: number
   readonly completed?: number
 }
@@ -115,13 +115,13 @@ export interface BlobStore {
   /**
    * Keeps a file.
    *
-   * @throws `invalid_request` when its bytes have another SHA-256, `body_too_large` when there is no room
+   * @throws `invalid_request` if its bytes have another SHA-256, `body_too_large` if the disk has no room
    */
   add(digest: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>
   /**
-   * Serves the model in a file under a name.
+   * Serves the model in a stored file under a name.
    *
-   * @throws `invalid_request` when there is no such file, or none with the head of a model
+   * @throws `invalid_request` if there is no such file, or it does not begin like a model
    */
   serve(name: string, digest: string): Promise<void>
 }
@@ -129,32 +129,32 @@ export interface BlobStore {
 /** How much memory a model takes, in bytes. */
 export interface ModelMemory {
   readonly weights: number
-  /** With the KV cache of its slots and its buffers: an estimate. */
+  /** Weights, the KV cache of the slots, and buffers together: an estimate. */
   readonly total: number
-  /** What this machine has left. */
+  /** The memory that this machine has free. */
   readonly available: number
 }
 
 /** A model that can be fetched by its name. */
 export interface FetchableModel {
   readonly name: string
-  /** What it is, in words. */
+  /** A description. */
   readonly title: string
-  /** Of its file. */
+  /** The size of its file. */
   readonly bytes: number
-  /** Whether its file is here. */
+  /** Whether its file has been fetched. */
   readonly present: boolean
-  /** Bytes of memory that it would take; undefined: not known before it is fetched. */
+  /** The memory in bytes that it would take; undefined: unknown until it is fetched. */
   readonly total?: number | undefined
 }
 
 /** Fetches models and deletes their files. */
 export interface ModelStore {
-  /** Left out by a store that takes no files. */
+  /** Absent in a store that takes no files from clients. */
   readonly blobs?: BlobStore
   /**
    * Fetches a model by name, so that requests can use it. Throws `model_not_found` synchronously;
-   * rejects with `model_unavailable` when no source has it.
+   * rejects with `model_unavailable` if no source has it.
    */
   pull(
     name: string,
@@ -164,15 +164,15 @@ export interface ModelStore {
     },
   ): Promise<void>
   /**
-   * How much memory a model would take with this many slots of this many tokens, without loading it. Left
-   * out by a store that does not know.
+   * The memory that a model would take with `slots` slots of `contextSize` tokens, without loading it. Absent
+   * in a store that does not know.
    *
-   * @throws `model_not_found`, or `unsupported` where its shape is not known before it is fetched
+   * @throws `model_not_found`, or `unsupported` if its shape is unknown until it is fetched
    */
   memory?(name: string, slots: number, contextSize: number): Promise<ModelMemory>
   /**
-   * All models that can be fetched, with the memory that each would take with this many slots of this many
-   * tokens, and the bytes that this machine has left. Left out by a store that has no list.
+   * All models that can be fetched, with the memory that each would take with `slots` slots of `contextSize`
+   * tokens, and the memory in bytes that this machine has free. Absent in a store that has no list.
    */
   catalog?(
     slots: number,
@@ -181,17 +181,17 @@ export interface ModelStore {
   /**
    * Deletes the file of a fetched model.
    *
-   * @param options.keepsFile - whether a file that a client sent stays, for another model; default: false
+   * @param options.keepsFile - whether a file that a client sent is kept for another model; default: false
    * @throws `model_not_found`, or `unsupported` for a file that this store did not fetch
    */
   remove(name: string, options?: { readonly keepsFile?: boolean }): Promise<void>
 }
 
 /**
- * Makes a folder that only the server's user can read, unless it is there.
+ * Makes a folder that only the server's user can read, unless it exists.
  *
- * @param name - of the setting, for the message
- * @throws `invalid_configuration` where it cannot be made, read or written
+ * @param name - the name of the setting, for the message
+ * @throws `invalid_configuration` if it cannot be made, read or written
  */
 export function ownFolder(folder: string, name: string): void {
   try {

@@ -16,8 +16,8 @@ import type { KoaContext, KoaState } from './koa-context.js'
 
 /**
  * Answers the requests of all routes: reads the body, checks its fields, calls the handler, and sends what
- * it returns. What is thrown before the answer begins is the error handler's; what is thrown later ends
- * the stream in its protocol's words.
+ * it returns. An error before the answer begins goes to the error handler; a later one ends the stream in its
+ * protocol's error format.
  */
 export function serveRoutes(
   engines: EngineDirectory,
@@ -35,7 +35,7 @@ export function serveRoutes(
         const id = ctx.get('X-Conversation-Id')
         if (id !== '' && isStreamedPost(route, fields))
           session = streams.begin(keyName, id, left.signal)
-        // of a client that may come back, until the answer is over; else while it is connected
+        // a session's client may come back, so its request ends with the answer; others end when their client leaves
         const signal = session?.signal ?? left.signal
         const call = httpCall(ctx, { fields, query, params, engines }, signal)
         const answer = (await route.handle(call, route.own)) as Sent
@@ -49,7 +49,7 @@ export function serveRoutes(
         if (body instanceof Readable || body instanceof ReadableStream) return
         if (body instanceof Response) return
         try {
-          // not left to koa, which has no protocol's words for what is no JSON
+          // not left to koa, whose error for a value without JSON would not be in the protocol's format
           ctx.body = JSON.stringify(body)
         } catch (cause) {
           const message = `${route.method} ${route.path} answered no JSON: ${messageOf(cause)}`
@@ -88,7 +88,7 @@ export function checkFields(
     if (reading === undefined && value === null) delete body[field]
     else if (Object.hasOwn(schema.shape, field)) continue
     else if (reading === 'strict') {
-      // it may be a limit that was misspelt
+      // the field may be a misspelt limit
       const known = Object.keys(schema.shape).join(', ')
       throw expectedField(field.slice(0, 100), `only the fields ${known}`)
     } else unknown.warn(field, logger)
@@ -106,7 +106,7 @@ function sendReply(ctx: KoaContext, { body, options }: Reply): void {
     ctx.status = 304
     ctx.remove('Content-Encoding')
   } else if (body !== undefined) ctx.body = body
-  // it is sent bit by bit from here on
+  // a stream is sent piece by piece from here on
   if (body instanceof Readable) ctx.res.setTimeout(ctx.state.transport.stallMs)
 }
 
@@ -132,7 +132,7 @@ async function sendStream(
 /**
  * A client's request as its handler sees it.
  *
- * @param checked - what the driver has found out about it
+ * @param checked - the parts that the driver has already checked
  * @param signal - fires when nobody wants the answer any more
  */
 function httpCall(
@@ -177,7 +177,7 @@ function httpCall(
   }
 }
 
-/** Sets headers of an answer; `Vary` adds to what others have said. */
+/** Sets headers of an answer; `Vary` is added to earlier values. */
 function setHeaders(ctx: KoaContext, headers: Readonly<Record<string, string>>): void {
   const { Vary: vary, ...others } = headers
   if (vary !== undefined) ctx.vary(vary)

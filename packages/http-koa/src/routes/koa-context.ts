@@ -14,11 +14,11 @@ import type { KeyAccess } from '../security/api-key.js'
 import type { ResumableStreams } from '../stream/resumable-streams.js'
 import type { BoundRoute, ErrorFormat, Match } from './route.js'
 
-/** What the driver needs of its transport, at `ctx.state.transport`. */
+/** The services that the driver gets from its transport, as `ctx.state.transport`. */
 export interface TransportServices extends Services {
   /** The largest body that is read, in bytes. */
   readonly bodyLimitBytes: number
-  /** Counts the bodies of the requests in progress. */
+  /** Counts the bytes of the bodies of all requests in progress. */
   readonly bodies: BodyBudget
   /** How deep the JSON of a body may be nested. */
   readonly jsonDepthLimit: number
@@ -32,10 +32,10 @@ export interface TransportServices extends Services {
 
 /** The `ctx.state` of every request. */
 export interface KoaState extends CountedBody {
-  /** The id of its answer and of its lines in the log, unless another request under way has that one. */
+  /** The id of its answer and its log lines, or a new one if another request in progress has that id. */
   id: string
   transport: TransportServices
-  /** What is served at its path. */
+  /** The routes at its path. */
   match: Match
   /** The name of the API key that authenticated it. */
   keyName?: string
@@ -49,9 +49,9 @@ export type KoaContext = RouterContext<KoaState>
 /** The router of `@koa/router` that protocols may add routes of their own to. */
 export type KoaRouter = RouterInstance<KoaState>
 
-/** What a transport tells its protocols before it listens. */
+/** What a transport passes to its protocols before it listens. */
 export interface KoaTransportContext extends TransportContext {
-  /** The API keys and their limits, for what is computed later; absent without keys. */
+  /** The API keys and their limits, for work that runs later, such as batches; absent without keys. */
   readonly access?: KeyAccess
 }
 
@@ -60,17 +60,17 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   readonly routes?: readonly BoundRoute[]
   /** The error format of its routes. Default: the native API's. */
   readonly errors?: ErrorFormat
-  /** Paths below which unknown ones fail in this protocol's format, such as `/v1`. Its routes are such paths. */
+  /** Paths such as `/v1`, below which unknown paths fail in this protocol's format. Its routes' paths are added. */
   readonly under?: readonly string[]
-  /** How many answers it should have kept and could not, by model: a metric. */
+  /** The number of answers that it should have stored but could not, by model: a metric. */
   readonly unkept?: ReadonlyMap<string, number>
-  /** What observes the requests of all protocols of the transport. */
+  /** Makes observers for the requests of all protocols of the transport. */
   observe?(context: KoaTransportContext): RequestObserver | readonly RequestObserver[]
-  /** Runs what answers each request, such as in a trace's context. */
+  /** Wraps the handling of each request, such as to run it in a trace's context; has to call `handle`. */
   within?(headers: IncomingHttpHeaders, handle: () => Promise<void>): Promise<void>
-  /** Other engines for all protocols of the transport, such as models under further names. */
+  /** Wraps the engines of all protocols of the transport, such as to add further names for models. */
   around?(engines: EngineDirectory, context: KoaTransportContext): EngineDirectory
-  /** Begins what it does besides answering; called once, before listening. */
+  /** Starts the protocol's background work; called once, before listening. */
   start?(engines: EngineDirectory, context: KoaTransportContext): void
 }
 
@@ -83,17 +83,17 @@ export interface ObservedRequest {
   readonly at: number
 }
 
-/** Observes one request. What its methods throw is logged, and fails nothing. */
+/** Observes one request. Errors of its methods are logged, and the request goes on. */
 export interface RequestWatch {
   /** An event of the request, with the time of the clock. */
   onEvent(event: GenerateEvent, now: number): void
-  /** The request ended or failed; `cancelled` when its client left, {@link goesOn} when the rest is another request. */
+  /** The request ended or failed: with `cancelled` if its client left, {@link goesOn} if another one continues it. */
   onEnd(now: number, error?: CllmError): void
 }
 
 /**
- * Ends a request that goes on later as another one, which is `continued`: a batch made room for a client, or thoughts
- * reached their budget. Its signal aborts with this, as the reason.
+ * The reason with which the signal of a request aborts if another one, marked `continued`, goes on with it later: a
+ * batch made room for a client, or reasoning reached its budget.
  */
 export const goesOn = new CllmError('cancelled', 'The request goes on as another one')
 
@@ -103,9 +103,9 @@ export const unwatched: RequestWatch = Object.freeze({ onEvent() {}, onEnd() {} 
 /** An input that was embedded, or failed. */
 export interface EmbeddedInput {
   readonly model: string
-  /** 0 where it failed. */
+  /** The number of tokens; 0 if it failed. */
   readonly tokens: number
-  /** Milliseconds from asking to having. */
+  /** Milliseconds from the call to the result. */
   readonly ms: number
   readonly error?: CllmError
 }

@@ -9,24 +9,24 @@ interface Entry {
   readonly pattern: RegExp
 }
 
-/** Paths below which unknown ones belong to a protocol. */
+/** A path; unknown paths below it belong to a protocol. */
 interface Area {
   readonly path: string
   readonly errors: ErrorFormat
   readonly access: Access
 }
 
-/** The routes of a server's protocols. Upper and lower case are the same, as is a slash at the end. */
+/** The routes of a server's protocols. Matching ignores case and a slash at the end. */
 export class RouteTable {
   readonly #entries: readonly Entry[]
   readonly #areas: readonly Area[]
-  /** What is served where a route without parameters is, by method and path. */
+  /** The matches of all routes without parameters, by method and path, so that they are found at once. */
   readonly #known = new Map<string, Match>()
 
   constructor(protocols: readonly KoaProtocol[]) {
     this.#entries = protocols.flatMap(({ routes = [], errors = nativeErrors }) =>
       routes.map((given) => {
-        // a plug-in in plain JavaScript may have left it out: its route is closed
+        // a plug-in in plain JavaScript may leave the access out: then only admins may use the route
         const route = { ...given, access: given.access ?? 'admin' }
         return { route, errors: route.errors ?? errors, pattern: patternOf(route.path) }
       }),
@@ -39,7 +39,7 @@ export class RouteTable {
     }
   }
 
-  /** What is served at a path by a method. */
+  /** The routes for a method and a path. */
   match(method: string, path: string): Match {
     const known = this.#known.get(`${method} ${path}`)
     if (known !== undefined) return known
@@ -67,11 +67,11 @@ export class RouteTable {
 
 const hasParameters = ({ path }: Pick<BoundRoute, 'path'>): boolean => /[:*]/.test(path)
 
-/** What a method needs that a path does not take: a key, and an admin's where no route of the path is for users. */
+/** The access for a method that a path does not take: `user`, or `admin` if no route of the path is for users. */
 const accessOfOthers = (entries: readonly Entry[]): Access =>
   entries.some(({ route: { access } }) => access === 'open' || access === 'user') ? 'user' : 'admin'
 
-/** A protocol's areas: where it says, and below its own routes. */
+/** A protocol's areas: the paths in `under`, and those of its own routes. */
 function areasOf({ routes = [], errors = nativeErrors, under = [] }: KoaProtocol): Area[] {
   const isForAdmins = routes.length > 0 && routes.every(({ access }) => access === 'admin')
   const access = isForAdmins ? 'admin' : 'user'
@@ -99,7 +99,7 @@ function patternOf(path: string): RegExp {
 
 function paramsOf(pattern: RegExp, path: string): Readonly<Record<string, string>> {
   const groups = pattern.exec(path)?.groups ?? {}
-  // what is no encoded text stays as it is
+  // a text with invalid escapes is not decoded
   const decoded = (text: string) => attempt(() => decodeURIComponent(text), text)
   return Object.fromEntries(Object.entries(groups).map(([name, text]) => [name, decoded(text)]))
 }

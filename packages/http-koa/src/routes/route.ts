@@ -4,16 +4,16 @@ import type { Readable } from 'node:stream'
 import type { JsonObject } from '../fields/fields.js'
 import type { ResumableStreams, StreamWriter } from '../stream/resumable-streams.js'
 
-/** Who may use a route of a server with API keys: everybody, a user's key, a scraper's, or only an admin's. */
+/** Who may use a route of a server with API keys: everybody, users, metrics scrapers, or only admins. */
 export type Access = 'open' | 'user' | 'metrics' | 'admin'
 
 /** The error format of a protocol. */
 export interface ErrorFormat {
-  /** Names its schema in the OpenAPI description. */
+  /** The name of its schema in the OpenAPI description. */
   readonly name: string
-  /** The status of a failure's answer; default: that of the error table. */
+  /** The HTTP status of an error; default: the status in the error table. */
   status?(error: CllmError): number
-  /** The body of a failure's answer, sent as JSON. The id is that of the answer, where it has one. */
+  /** The body of an error's answer, sent as JSON. `id` is the id of the answer, if it has one. */
   body(error: CllmError, id?: string): unknown
   /** The schema of the body, for the OpenAPI description. */
   readonly schema?: z.ZodObject
@@ -21,14 +21,14 @@ export interface ErrorFormat {
 
 /**
  * One route: how it is matched, who may use it, how its request is checked, and how it is answered and
- * described. `Own` is what its protocol's handlers share.
+ * described. `Own` is the type of the value that all handlers of its protocol get.
  */
 export interface Route<Own = never> {
   readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete'
-  /** `/v1/models/*id`: `:name` matches a segment, `*name` the rest. */
+  /** Such as `/v1/models/*id`: `:name` matches a segment, `*name` the rest. */
   readonly path: string
   readonly summary: string
-  /** Without keys everybody may use every route. */
+  /** Who may use it; on a server without keys, everybody. */
   readonly access: Access
   /** The schema of the body; without one the handler may read the body itself. */
   readonly body?: z.ZodObject
@@ -36,56 +36,56 @@ export interface Route<Own = never> {
   readonly form?: z.ZodObject
   /**
    * How a body is read. Default: a null counts as absent, and an unknown field is ignored with a warning.
-   * `exact`: a null is a value; `strict`: so, and an unknown field is refused.
+   * `exact`: a null is a value. `strict`: a null is a value, and an unknown field is refused.
    */
   readonly reading?: 'exact' | 'strict'
   /** The schema that query strings are checked with. */
   readonly query?: z.ZodObject
   /** Media types of the answer; default `application/json`. */
   readonly answers?: readonly string[]
-  /** The status of an answer that succeeds; default 200 alone. */
+  /** The statuses of successful answers; default: only 200. */
   readonly statuses?: readonly number[]
-  /** Default: those of the protocol. */
+  /** The format of its errors. Default: the protocol's. */
   readonly errors?: ErrorFormat
-  /** Whether it answers Anthropic's clients in their own form, and so its failures, too. */
+  /** Whether it answers Anthropic's clients in Anthropic's format; they get its errors in that format, too. */
   readonly isAnthropics?: boolean
   /** Whether the description of the API leaves it out. */
   readonly isHidden?: boolean
-  /** Whether it is a file of the page or asked for every few seconds, and so logged at debug level only. */
+  /** Whether it is only logged at debug level, such as a file of the page or a route that is polled. */
   readonly isQuiet?: boolean
-  /** Whether it answers while models load and while the server stops. */
+  /** Whether it also answers while models load and while the server stops. */
   readonly isAlways?: boolean
   /** Answers a request. */
-  // a method: a handler takes the call of its own schema
+  // a method and no property, so that handlers may take calls with the fields of their own schema
   handle(call: Call, own: Own): Answer | Promise<Answer>
 }
 
-/** A route of a server, with what its handler needs. */
+/** A route of a server, with the value that its handler gets. */
 export interface BoundRoute extends Omit<Route, 'handle'> {
-  /** What the handlers of its protocol share; default: nothing. */
+  /** The value that all handlers of its protocol get; default: none. */
   readonly own?: unknown
   /** Answers a request. */
   handle(call: Call, own?: unknown): Answer | Promise<Answer>
 }
 
-/** A route that a path matches, with what its parameters stand for. */
+/** A route that matches a path, with the values of its parameters. */
 export interface MatchedRoute {
   readonly route: BoundRoute
   readonly params: Readonly<Record<string, string>>
 }
 
-/** What is served at a path. */
+/** The routes that match a method and a path. */
 export interface Match {
   /** The routes of this method, in the order of their protocols. */
   readonly routes: readonly MatchedRoute[]
-  /** The methods that the path takes; none: there is no such path. */
+  /** The methods that the path takes; empty: there is no such path. */
   readonly methods: readonly string[]
   readonly access: Access
-  /** The format of its failures. */
+  /** The format of its errors. */
   readonly errors: ErrorFormat
 }
 
-/** Binds what the handlers of a protocol share. */
+/** Adds the value that all handlers of a protocol get to its routes. */
 export const bindRoutes = <Own>(routes: readonly Route<Own>[], own: Own): readonly BoundRoute[] =>
   routes.map((route) => ({ ...route, own }))
 
@@ -95,7 +95,7 @@ export type RouteHandler<Own, Body extends z.ZodObject, Query extends z.ZodObjec
   own: Own,
 ) => Answer | Promise<Answer>
 
-/** What else a route of a table has. */
+/** The optional properties of a route in a table. */
 type RouteMore<Body, Query> = Omit<
   Route,
   'method' | 'path' | 'access' | 'summary' | 'handle' | 'body' | 'query'
@@ -110,7 +110,7 @@ export const route = <Own, Body extends z.ZodObject, Query extends z.ZodObject>(
   },
 ): Route<Own> => given
 
-/** Makes routes of a method, one a line in a protocol's table; their handlers are checked as by {@link route}. */
+/** Makes routes of a method, one per line in a protocol's table; their handlers are checked as by {@link route}. */
 const routesOf =
   (method: Route['method']) =>
   <Own, Body extends z.ZodObject, Query extends z.ZodObject>(
@@ -132,20 +132,20 @@ export const patch = routesOf('patch')
 /** A `DELETE` route of a protocol's table. */
 export const del = routesOf('delete')
 
-/** A body of which a null is a value, for a route's table. */
+/** Options for a route whose body may contain nulls as values. */
 export const exact = <Body extends z.ZodObject>(body: Body) => ({ body, reading: 'exact' }) as const
-/** The same, which is refused where it has an unknown field. */
+/** Options for a route whose body may contain nulls as values, and is refused if it has an unknown field. */
 export const strict = <Body extends z.ZodObject>(body: Body) =>
   ({ body, reading: 'strict' }) as const
 /** The media types of an answer that comes whole or as server-sent events. */
 export const wholeOrEvents = ['application/json', 'text/event-stream'] as const
-/** A body whose `stream` says which of both it is. */
+/** Options for a route whose body chooses between the two by its field `stream`. */
 export const streamed = <Body extends z.ZodObject>(body: Body) => ({ body, answers: wholeOrEvents })
 
-/** What a handler returns: JSON, or a `Reply` or `StreamReply`; undefined: another route answers. */
+/** What a handler returns: a JSON value, a `Reply` or a `StreamReply`; undefined: the next matching route answers. */
 export type Answer = object | string | undefined
 
-/** A request's model: its name in the answer, and its engine. */
+/** A request's model: its name for the answer, and its engine. */
 export interface OpenedModel {
   readonly model: string
   readonly client: EngineClient
@@ -153,37 +153,37 @@ export interface OpenedModel {
 
 /** The body of a request whose route has no schema. */
 export interface IncomingBody {
-  /** A JSON object. */
+  /** Reads a JSON object. */
   object(): Promise<JsonObject>
-  /** A JSON array. */
+  /** Reads a JSON array. */
   list(): Promise<readonly unknown[]>
-  /** Its bytes, of which the handler reads as many as it wants. */
+  /** The body's bytes, of which the handler may read as many as it wants. */
   readonly stream: Readable
   readonly type: string
-  /** What `Content-Length` says, or nothing. */
+  /** The header `Content-Length`, or an empty text. */
   readonly length: string
-  /** Says that it is a file, which may take long as long as it comes. */
+  /** Marks the body as a file, which may take long as long as bytes keep arriving. */
   allowUpload(): void
-  /** Counts bytes of a part that has come towards the limit for all bodies. */
+  /** Counts received bytes towards the limit for all bodies. */
   readonly count: (bytes: number) => void
 }
 
-/** One request, as a handler sees it: of a client, or a line of a batch. Its logger logs with its id. */
+/** One request as a handler sees it: from a client, or a line of a batch. Its logger adds its id. */
 export interface Call<Fields = unknown, Query = unknown> extends Services {
   /** The checked body. */
   readonly fields: Fields
   readonly query: Query
-  /** What the route's `:name` and `*name` matched. */
+  /** The parts of the path that the route's `:name` and `*name` matched. */
   readonly params: Readonly<Record<string, string>>
   /** The path as the client wrote it. */
   readonly path: string
-  /** The id of its answer and of its lines in the log, or its own beside another request of that id; undefined in batches. */
+  /** The id of its answer and log lines, or a new one if a request in progress has that id; undefined in batches. */
   readonly id: string | undefined
-  /** The name of the API key that asks. */
+  /** The name of the request's API key. */
   readonly keyName: string | undefined
-  /** Fires when the client left, was cut off, or has its answer. */
+  /** Fires when the client left, was disconnected, or has its answer. */
   readonly signal: AbortSignal
-  /** The engines, to look at without loading anything. */
+  /** The engines, for queries that load no model. */
   readonly engines: EngineDirectory
   readonly body: IncomingBody
   /** Streams that clients can come back to; none in batches. */
@@ -196,11 +196,11 @@ export interface Call<Fields = unknown, Query = unknown> extends Services {
   open(model?: string, options?: Omit<OpenOptions, 'until'>): OpenedModel
   /** A header of the request, or an empty text. */
   header(name: string): string
-  /** Sets headers of the answer, also of a failure's. */
+  /** Sets headers of the answer, including that of an error. */
   set(headers: Readonly<Record<string, string>>): void
-  /** The first of these media types that the client takes. */
+  /** The first of these media types that the client accepts. */
   accepts(...types: readonly string[]): string | false
-  /** Whether the client unpacks gzip. */
+  /** Whether the client accepts gzip. */
   readonly takesGzip: boolean
 }
 
@@ -210,21 +210,21 @@ export type CallOf<Body extends z.ZodType> = Call<z.output<Body>>
 /** A request whose query was checked by this schema, and whose body by none. */
 export type QueryCallOf<Query extends z.ZodType> = Call<unknown, z.output<Query>>
 
-/** What a {@link Reply} has besides its body. */
+/** The status, headers and other properties of a {@link Reply}. */
 export interface ReplyOptions {
   /** Default 200. */
   readonly status?: number
-  /** The media type, or a file's ending; default: JSON of values, plain text of texts. */
+  /** The media type, or a file extension; default: plain text for texts, JSON for other values. */
   readonly type?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** Where to the client is sent instead of a body. */
+  /** The URL that the client is redirected to, in place of a body. */
   readonly location?: string
 }
 
-/** Marks what the driver sends otherwise than as JSON, also where a plug-in has its own copy of this package. */
+/** Marks answers that are not JSON values; a global symbol, as a plug-in may have its own copy of this package. */
 export const replyKind = Symbol.for('@cllm/http-koa reply')
 
-/** A whole answer that is more than a value with status 200. */
+/** A whole answer with a status, headers or a media type of its own. */
 export class Reply {
   readonly [replyKind] = 'whole'
 
@@ -234,20 +234,20 @@ export class Reply {
   ) {}
 }
 
-/** The media types of streams. */
+/** The media type of server-sent events. */
 export const eventStream = 'text/event-stream; charset=utf-8'
-/** The media type of a JSON value a line. */
+/** The media type of one JSON value per line. */
 export const jsonLines = 'application/x-ndjson'
 
-/** An answer that is written bit by bit, once its status and headers are sent. */
+/** An answer that is written piece by piece after its status and headers. */
 export class StreamReply {
   readonly [replyKind] = 'stream'
 
   /**
    * @param type - {@link eventStream}, {@link jsonLines} or another media type
-   * @param run - writes it; the answer ends when this resolves
-   * @param fail - writes what the client is told when `run` rejects. Default: nothing, and the client is
-   *   disconnected, which tells it that something is missing
+   * @param run - writes the answer, which ends when this resolves
+   * @param fail - writes the error if `run` rejects. Default: the client is disconnected, so that it knows that
+   *   the answer is incomplete
    */
   constructor(
     readonly type: string,
@@ -256,26 +256,26 @@ export class StreamReply {
   ) {}
 }
 
-/** How a protocol writes the events of an answer. */
+/** Writes the events of an answer in a protocol's format. */
 export interface Encoder<Event> {
-  /** Before the first event. */
+  /** Called before the first event. */
   begin?(): void
-  /** Writes what an event brings. */
+  /** Writes an event. */
   push(event: Event): void
-  /** After the last event. */
+  /** Called after the last event. */
   end?(): void | Promise<void>
-  /** In place of what is missing. */
+  /** Writes the error that ended the answer early. */
   fail(error: CllmError): void | Promise<void>
 }
 
-/** Has an encoder write all events. */
+/** Writes all events with an encoder. */
 export async function encodeAll<Event>(encoder: Encoder<Event>, events: AsyncIterable<Event>) {
   encoder.begin?.()
   for await (const event of events) encoder.push(event)
   await encoder.end?.()
 }
 
-/** A stream of what an encoder makes of events. */
+/** A stream of events as an encoder writes them. */
 export function encoded<Event>(
   type: string,
   events: AsyncIterable<Event>,
@@ -289,7 +289,7 @@ export function encoded<Event>(
       await encodeAll(encoder, events)
     },
     (error) => {
-      // without one the client is disconnected: it must not take nothing for the whole answer
+      // without an encoder the client is disconnected, so that it does not take an empty answer for a complete one
       if (encoder === undefined) throw error
       return encoder.fail(error)
     },

@@ -40,29 +40,29 @@ export function parseKeys(text: string, file: string): readonly ApiKey[] {
   throw new CllmError('invalid_configuration', problems.join('\n'), { details: { problems } })
 }
 
-/** Changes of a key's limits; null: the server's limit, or none. */
+/** Changes of a key's limits; null: back to the server's limit, if any. */
 export type LimitChanges = { readonly [Limit in keyof KeyLimits]?: number | null }
 
-/** Where the keys of a server are kept, for admins who change them while it runs. */
+/** The store of a server's keys, for admins who change them while it runs. */
 export interface KeyStore {
   /** The keys, with their hashes and without their secrets. */
   readonly list: () => Promise<readonly ApiKey[]>
   /**
-   * Adds a key, which is valid from then on.
+   * Adds a key, which is valid at once.
    *
-   * @returns its secret, which is kept nowhere
-   * @throws `invalid_request` where there is a key of this name
+   * @returns its secret, which is not stored
+   * @throws `invalid_request` if there already is a key of this name
    */
   readonly add: (key: Omit<ApiKey, 'hash'>) => Promise<string>
   /**
-   * Changes limits of a key from now on; null takes one away, what is absent stays.
+   * Changes limits of a key at once; null removes a limit, absent limits stay.
    *
-   * @returns the key as it is then
-   * @throws `invalid_request` where there is none of this name
+   * @returns the changed key
+   * @throws `invalid_request` if there is no key of this name
    */
   readonly limit: (name: string, limits: LimitChanges) => Promise<ApiKey>
   /**
-   * Removes a key, which is valid no longer.
+   * Removes a key, which becomes invalid at once.
    *
    * @throws `invalid_request` where there is none of this name
    */
@@ -75,7 +75,7 @@ export interface KeyLimits {
   readonly requestsPerMinute?: number
   /** Tokens per 60 seconds, prompts and answers together. Default: the server's limit. */
   readonly tokensPerMinute?: number
-  /** Tokens of a calendar month (UTC), which a `usageProtocol` counts. Default: no limit. */
+  /** Tokens per calendar month (UTC), which a `usageProtocol` counts. Default: no limit. */
   readonly tokensPerMonth?: number
 }
 
@@ -94,11 +94,11 @@ export interface ApiKey extends KeyLimits {
 export interface KeyRing {
   /** The key with this secret, or undefined. */
   find(secret: string): ApiKey | undefined
-  /** The key with this hash, or undefined: what is computed later asks whether it is still valid. */
+  /** The key with this hash, or undefined: so work that runs later, such as a batch, checks that it is still valid. */
   withHash(hash: string): ApiKey | undefined
 }
 
-/** Holds what is computed later to the limits of the key that asked for it. */
+/** Applies the limits of a key to work that it requested and that runs later. */
 export interface KeyAccess {
   readonly keys: KeyRing
   /** Counts a request of a key; throws `rate_limited` over a limit, with a `retryAfterMs`. */
@@ -106,12 +106,12 @@ export interface KeyAccess {
 }
 
 /**
- * The stored hash of a key. Keys are 256 random bits, so a slow hash would add no protection; a key
- * that an operator chose is kept in memory only.
+ * The stored hash of a key. Generated keys are 256 random bits, so a slow hash would add no protection; the hash of a
+ * key that an operator chose is kept in memory only.
  */
 export const hashKey = (secret: string): string => createHash('sha256').update(secret).digest('hex')
 
-/** Compares with every key, in a time that does not depend on the result. */
+/** A ring of these keys. It compares a secret with all keys, so that the time does not depend on the result. */
 export function keyRing(keys: () => readonly ApiKey[]): KeyRing {
   return {
     find(secret) {

@@ -5,34 +5,34 @@ import type { Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
 import type { Access } from '../routes/route.js'
 
-/** On whose behalf something is done. */
+/** The client on whose behalf code runs. */
 export interface RequestScope {
   readonly key: ApiKey
 }
 
 /**
- * The request that is being answered. It is known wherever an engine is asked for something, so that
- * no protocol, a plugin's neither, can forget whose request it is.
+ * The scope of the request in progress. Every call of an engine can look it up, so that no protocol, not even a
+ * plug-in's, can forget to pass on whose request it is.
  */
 export const requestScope = new AsyncLocalStorage<RequestScope>()
 
-/** Whether the request may change the server: with an admin's key, or where no keys are needed. */
+/** Whether the request may change the server: it has an admin's key, or the server has no keys. */
 export const mayChangeServer = (): boolean =>
   (requestScope.getStore()?.key.role ?? 'admin') === 'admin'
 
 /**
- * Requires an API key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Without one the answer is 401,
- * and 403 when the key's role does not suffice.
+ * Requires an API key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Without a valid one the answer is 401,
+ * and 403 if the key's role does not suffice.
  */
 export function authenticate(keys: KeyRing): Middleware<KoaState> {
   return async (ctx, next) => {
     const { access, methods } = ctx.state.match
-    // browsers ask with OPTIONS before they send a key; what is mounted would answer it itself
+    // browsers send OPTIONS without a key first; mounted routes, which might answer it themselves, are not excepted
     if (access === 'open' || (ctx.method === 'OPTIONS' && methods.length > 0)) return await next()
     const secret = secretOf(ctx)
     const key = secret === undefined ? undefined : keys.find(secret)
     if (key === undefined) {
-      // Anthropic's and OpenAI's programs would try ten times before they say what is wrong
+      // Anthropic's and OpenAI's clients would retry ten times before they report the error
       ctx.set({ 'WWW-Authenticate': 'Bearer', 'x-should-retry': 'false' })
       const message =
         secret === undefined
@@ -46,7 +46,7 @@ export function authenticate(keys: KeyRing): Middleware<KoaState> {
   }
 }
 
-/** The roles whose keys suffice. */
+/** The roles that suffice, by access. */
 const sufficient: Readonly<Record<Exclude<Access, 'open'>, readonly KeyRole[]>> = {
   user: ['user', 'admin'],
   metrics: ['metrics', 'admin'],

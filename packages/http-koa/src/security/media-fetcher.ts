@@ -7,16 +7,16 @@ import { type Clock, CllmError } from '@cllm/core'
 import ipaddr from 'ipaddr.js'
 import { readWithin } from '../body/read-body.js'
 
-/** What of other servers may be fetched for prompts. */
+/** The files that may be fetched from other servers for prompts. */
 export interface MediaUrlOptions {
   /**
-   * The servers: `HOST`, or `*` for all, on the ports 80 and 443 and at public addresses; `HOST:PORT` on that port, at
-   * any address.
+   * The allowed servers: `HOST`, or `*` for all, on the ports 80 and 443 and at public addresses; `HOST:PORT` on that
+   * port, at any address.
    */
   readonly hosts: readonly string[]
-  /** Largest file, in bytes; default 10 MiB. */
+  /** The largest file in bytes; default 10 MiB. */
   readonly limitBytes?: number
-  /** Resolves names; default: as the system does. */
+  /** Resolves names; default: the system's resolver. */
   readonly lookup?: LookupAll
 }
 
@@ -29,19 +29,19 @@ export type LookupAll = (
 
 const mostRedirects = 3
 
-/** Milliseconds for a file with all redirects. */
+/** The most milliseconds for a file, including all redirects. */
 const mostMs = 10_000
 
 /**
- * Files that are fetched at a time: each may hold a descriptor of this process until its time is over. Names that are
- * looked up count beyond that, as nothing ends a look-up: those of slow servers would pile up before all others.
+ * The most files that are fetched at once, as each may hold a file descriptor until its time is over. Name look-ups
+ * are limited by the same number: they cannot be cancelled, so look-ups at slow servers could pile up.
  */
 const mostAtOnce = 256
 
 /**
- * Fetches the images and sounds that clients name by URL, so that nobody reaches through this server what it alone can
- * reach: a name is resolved once, its addresses are checked, and the connection goes to one of these; each redirect is
- * checked like the first URL. The rules answer those of vLLM's CVE-2025-6242.
+ * Fetches the images and sounds that clients name by URL, without giving them access to servers that only this machine
+ * can reach: a name is resolved once, its addresses are checked, and the connection goes to one of these; each redirect
+ * is checked like the first URL. The rules prevent attacks like vLLM's CVE-2025-6242.
  */
 export class MediaFetcher {
   readonly #hosts: ReadonlySet<string>
@@ -56,13 +56,13 @@ export class MediaFetcher {
   }
 
   /**
-   * A file in base64.
+   * Fetches a file; resolves with it in base64.
    *
-   * @param field - where its URL is in the request
-   * @param until - aborts when nobody wants it any more
-   * @param count - takes its bytes as they come; what it throws ends the fetching
-   * @throws `unsupported` for a server that is not allowed, `body_too_large`, `invalid_media` for what cannot be fetched,
-   * `queue_full` where too many are being fetched
+   * @param field - the request's field that contains the URL
+   * @param until - aborts when nobody wants the file any more
+   * @param count - called with the number of bytes of each part; an error that it throws ends the fetching
+   * @throws `unsupported` for a server that is not allowed, `body_too_large`, `invalid_media` for a file that cannot be
+   * fetched, `queue_full` if too many are being fetched
    */
   async fetch(
     url: string,
@@ -129,23 +129,23 @@ export class MediaFetcher {
           'send the file in base64 (data:image/png;base64,…)',
       )
     }
-    // a name goes through #resolve, an address does not
+    // #resolve checks the addresses of names, but is not called for an address
     if (!isNamed && ipaddr.isValid(host)) checkAddress(host)
     const answer = (isSecure ? https : http).get(at, {
-      // connections are not shared: one that was allowed to a private address stays with its request
+      // connections are not reused: one to an allowed private address must not serve other requests
       agent: false,
       auth: null,
       headers: { Accept: 'image/*, audio/*', 'User-Agent': 'cLLM' },
       lookup: this.#resolve(isNamed),
       signal,
     })
-    // what goes wrong behind the head is thrown where the answer is read
+    // errors behind the head are thrown where the answer is read
     answer.on('error', () => {})
     const [message] = (await once(answer, 'response')) as [IncomingMessage]
     return message
   }
 
-  /** Gives a connection the addresses of a name, all of which must be allowed. */
+  /** Looks up the addresses of a name for a connection; all of them must be allowed. */
   #resolve(isNamed: boolean): LookupFunction {
     return (host, { all }, done) => {
       const find = this.options.lookup ?? lookup
@@ -167,15 +167,15 @@ export class MediaFetcher {
   }
 }
 
-/** Has a public address, and tells each machine of Azure its secrets. */
+/** Azure's metadata service, which reveals secrets to each of its machines, has this public address. */
 const azureHost = '168.63.129.16'
 
-/** @throws `unsupported` for an address that is not one of the public internet */
+/** @throws `unsupported` for an address that is not on the public internet */
 function checkAddress(address: string): void {
-  // a mapped address of the old kind counts as what it is mapped from
+  // an IPv6 address that maps an IPv4 one counts as the latter
   const ip = ipaddr.process(address)
   const range = ip.range()
-  // the library calls unassigned addresses unicast, too; of IPv6 only 2000::/3 is assigned
+  // the library calls unassigned addresses unicast, too; in IPv6 only 2000::/3 is assigned
   // (::7f00:1 was once a way to write 127.0.0.1)
   const isAssigned = ip.kind() === 'ipv4' || ip.toByteArray()[0]! >> 5 === 1
   if (range === 'unicast' && isAssigned && ip.toString() !== azureHost) return
@@ -183,6 +183,6 @@ function checkAddress(address: string): void {
   throw new CllmError('unsupported', message)
 }
 
-/** What stands in the way, without what a private network would tell. */
+/** Why a URL cannot be fetched, without details that would reveal a private network. */
 const fetchProblem = (error: Error & { readonly code?: unknown }): string =>
   `the URL cannot be fetched: ${typeof error.code === 'string' ? error.code : error.message}`

@@ -13,10 +13,10 @@ import { requestScope } from './authenticate.js'
 import { createRequire } from 'node:module'
 import type * as RateLimiters from 'rate-limiter-flexible'
 
-/** Takes headers of an answer. */
+/** Sets headers of an answer. */
 type TellHeaders = (headers: Readonly<Record<string, string>>) => void
 
-/** What a key may do in a minute that does not have limits of its own. */
+/** Limits per minute of keys without limits of their own. */
 export interface RateLimitOptions {
   /** Default: no limit. */
   readonly requestsPerMinute?: number
@@ -24,15 +24,15 @@ export interface RateLimitOptions {
   readonly tokensPerMinute?: number
 }
 
-/** The headers that say where a key stands. */
+/** The headers with a key's limits and how much is left of them. */
 export const rateLimitHeaders = ['limit', 'remaining', 'reset'].flatMap((what) =>
   (['requests', 'tokens'] satisfies LimitUnit[]).map((unit) => `x-ratelimit-${what}-${unit}`),
 )
 
 /**
- * Limits what each key may do in a minute, and says so in OpenAI's `x-ratelimit-*` headers. Tokens
- * are counted when they come, so that what a request will take need not be guessed: while a minute's
- * tokens are used up new requests are refused, and those under way go on. A refused request counts as one.
+ * Limits the requests and tokens of each key per minute, and reports them in OpenAI's `x-ratelimit-*` headers.
+ * Tokens are counted as they are generated, so that a request's need is not guessed: once the minute's tokens
+ * are used up, new requests are refused, and those in progress go on. A refused request counts as one, too.
  */
 export class RateLimits implements RequestObserver {
   readonly #requests: LimitCounter
@@ -47,7 +47,7 @@ export class RateLimits implements RequestObserver {
     this.#tokens = new TokenSums(createCounter('tokens'), clock)
   }
 
-  /** Counts requests that make the engine work, and refuses them over the limit. */
+  /** Counts requests that may use the engine, and refuses them above the limit. */
   readonly middleware: Middleware<KoaState> = async (ctx, next) => {
     const key = requestScope.getStore()?.key
     if (key !== undefined && ctx.method === 'POST') {
@@ -57,10 +57,10 @@ export class RateLimits implements RequestObserver {
   }
 
   /**
-   * Counts a request of a key, before it looks, so that requests that come together cannot all be the last
-   * one.
+   * Counts a request of a key, and only then compares with the limit, so that of requests that arrive together not
+   * every one passes as the last allowed.
    *
-   * @param tell - takes the headers that say where the key stands
+   * @param tell - takes the headers with the key's limits
    * @throws `rate_limited` over a limit
    */
   async count(key: ApiKey, tell: TellHeaders = () => {}): Promise<void> {
@@ -72,7 +72,7 @@ export class RateLimits implements RequestObserver {
       const counts = unit === 'requests'
       const used = await (counts ? this.#requests.penalty(key.hash, 1) : this.#tokens.get(key.hash))
       const { consumedPoints = 0, msBeforeNext: ms = 0 } = used ?? {}
-      // When the machine's clock is set, counters that go by it are wrong about this: the window ends all the same.
+      // Counters that use the machine's clock are wrong after it was set; the window ends nevertheless.
       const isPossible = ms >= 0 && ms <= 1000 * limitWindowSeconds
       const seconds = isPossible ? Math.ceil(ms / 1000) : limitWindowSeconds
       tell({
@@ -81,7 +81,7 @@ export class RateLimits implements RequestObserver {
         [`x-ratelimit-reset-${unit}`]: `${seconds}s`,
       })
       const isOver = counts ? consumedPoints > limit : consumedPoints >= limit
-      // who came when the other one ends would be refused again
+      // of two limits that are reached, the later end counts: a client that retries at the earlier one is refused again
       if (isOver && seconds > (over?.seconds ?? -1)) over = { limit, unit, seconds }
     }
     if (over === undefined) return
@@ -95,7 +95,7 @@ export class RateLimits implements RequestObserver {
     const key = requestScope.getStore()?.key
     const limit = key?.tokensPerMinute ?? this.defaults.tokensPerMinute
     if (key === undefined || limit === undefined) return unwatched
-    // The prompt of one that goes on after a pause was counted when it began.
+    // The prompt of a request that continues another one was counted when that one began.
     const isNew = request.continued === undefined
     return {
       onEvent: (event: GenerateEvent) => {
@@ -115,24 +115,24 @@ export class RateLimits implements RequestObserver {
 
 const load = createRequire(import.meta.url)
 
-/** What a limit counts. */
+/** The unit of a limit. */
 export type LimitUnit = 'requests' | 'tokens'
 
-/** Seconds that a limit is for, from the first request on. */
+/** The length of a limit's window in seconds; a window begins with its first request. */
 export const limitWindowSeconds = 60
 
-/** What a key has used of its window. */
+/** How much a key has used in its window. */
 export interface UsedOfWindow {
   readonly consumedPoints: number
-  /** Until the window ends. */
+  /** Milliseconds until the window ends. */
   readonly msBeforeNext: number
 }
 
-/** Counts for each key in windows of {@link limitWindowSeconds}; all limiters of rate-limiter-flexible do. */
+/** Counts by key in windows of {@link limitWindowSeconds}; all limiters of rate-limiter-flexible implement it. */
 export interface LimitCounter {
-  /** What a key has used; null where it has no window. */
+  /** How much a key has used; null if it has no window. */
   get(key: string): Promise<UsedOfWindow | null>
-  /** Adds to it, beginning a window where there is none. */
+  /** Adds to a key's window, which begins if there is none. */
   penalty(key: string, points: number): Promise<UsedOfWindow>
 }
 
@@ -141,7 +141,7 @@ export type CreateLimitCounter = (unit: LimitUnit) => LimitCounter
 
 /** A counter in this process. */
 export const memoryCounter = (): LimitCounter => {
-  // Its index loads the limiters of all data bases, which servers without limits need not.
+  // Loaded on demand, as its index loads the limiters of all databases, and servers without limits need none.
   const { RateLimiterMemory } = load('rate-limiter-flexible') as typeof RateLimiters
   return new RateLimiterMemory({ points: Number.MAX_SAFE_INTEGER, duration: limitWindowSeconds })
 }
@@ -149,9 +149,9 @@ export const memoryCounter = (): LimitCounter => {
 /** Milliseconds for which tokens are summed before they are counted. */
 const flushMs = 250
 
-/** Counts tokens in sums, so that a counter elsewhere has one message a key and not one a token. */
+/** Sums tokens before they are counted, so that a remote counter gets one message per key and not one per token. */
 export class TokenSums {
-  /** What is not counted yet; while there is anything, its counting is due. */
+  /** Tokens that are not counted yet, by key; while there are any, a flush is due. */
   readonly #sums = new Map<string, number>()
 
   constructor(
@@ -159,13 +159,13 @@ export class TokenSums {
     private readonly clock: Clock,
   ) {}
 
-  /** Counts tokens of a key, soon. */
+  /** Counts tokens of a key within {@link flushMs}. */
   add(key: string, tokens: number): void {
     if (this.#sums.size === 0) this.clock.at(this.clock.now() + flushMs, () => this.#flush())
     this.#sums.set(key, (this.#sums.get(key) ?? 0) + tokens)
   }
 
-  /** What a key has used, with what is not counted yet. */
+  /** How much a key has used, including tokens that are not counted yet. */
   async get(key: string): Promise<UsedOfWindow | null> {
     const own = this.#sums.get(key) ?? 0
     const counted = await this.counter.get(key)
@@ -177,7 +177,7 @@ export class TokenSums {
   #flush(): void {
     const sums = [...this.#sums]
     this.#sums.clear()
-    // A counter that fails has said so to its owner's log; the tokens are then not counted.
+    // A counter logs its own failures; the tokens are then not counted.
     for (const [key, tokens] of sums) this.counter.penalty(key, tokens).catch(() => {})
   }
 }

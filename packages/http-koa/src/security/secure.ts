@@ -7,7 +7,7 @@ import { authenticate } from './authenticate.js'
 import type { CreateLimitCounter, RateLimitOptions } from './rate-limits.js'
 import { rateLimitHeaders, RateLimits } from './rate-limits.js'
 
-/** Headers of pages: they cannot be framed, and load nothing from elsewhere. */
+/** Headers of pages, so that they cannot be framed and load nothing from other servers. */
 const onPages = {
   'Content-Security-Policy':
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
@@ -17,9 +17,9 @@ const onPages = {
   'Cross-Origin-Opener-Policy': 'same-origin',
 }
 
-/** Sets the headers that keep browsers safe, where a page has not set its own. */
+/** Sets the headers that protect browsers, unless a page has set its own. */
 export const securityHeaders: Middleware<KoaState> = async (ctx, next) => {
-  // browsers are not to guess what an answer is
+  // browsers must not guess an answer's type
   ctx.set('X-Content-Type-Options', 'nosniff')
   await next()
   if (ctx.headerSent || ctx.response.type !== 'text/html') return
@@ -32,34 +32,33 @@ export const securityHeaders: Middleware<KoaState> = async (ctx, next) => {
 export interface SecurityOptions {
   /** The API keys. Default: none is required. */
   readonly keys?: KeyRing
-  /** What each key may do in a minute; without keys it means nothing. Default: no limit. */
+  /** Limits of each key per minute; without keys they have no effect. Default: no limit. */
   readonly limits?: RateLimitOptions
-  /** Makes what counts towards the limits. Default: in this process alone. */
+  /** Makes the counters of the limits. Default: each process counts for itself. */
   readonly limitCounters?: CreateLimitCounter
   /**
-   * Origins whose pages may use the API (CORS), `*` for all, `localhost` for those of this machine or
-   * `apps` for those that apps bring along. Default: none, and both of the latter where the server has no
-   * keys and listens on loopback only. Pages of other origins are refused, even where no answer of theirs
-   * would be read. Without keys, the names of these origins are also those under which a proxy on this
-   * machine may ask.
+   * Origins whose pages may use the API (CORS): also `*` for all, `localhost` for pages of this machine, `apps` for
+   * pages that apps contain. Default: none, or the latter two if the server has no keys and only listens on loopback.
+   * Pages of other origins are refused, even if they could not read the answer. Without keys, a proxy on this machine
+   * may use the names of these origins as `Host`.
    */
   readonly corsOrigins?: readonly string[]
 }
 
-/** What a transport does so that its options hold. */
+/** The parts of a transport that apply {@link SecurityOptions}. */
 export interface Security {
-  /** Run in this order, before the routes. */
+  /** Middleware to run in this order, before the routes. */
   readonly middleware: readonly Middleware<KoaState>[]
-  /** What counts for the limits. */
+  /** Observers that count for the limits. */
   readonly observers: readonly RequestObserver[]
-  /** For what is computed later; absent without keys. */
+  /** Keys and limits for work that runs later; absent without keys. */
   readonly access?: KeyAccess
 }
 
 /**
- * Sets up what {@link SecurityOptions} ask for.
+ * Sets up the security that the options ask for.
  *
- * @param hosts - what the server listens on: names and addresses
+ * @param hosts - the names and addresses that the server listens on
  */
 export function secure(
   { keys, limits, limitCounters, corsOrigins: given = [] }: SecurityOptions,
@@ -91,7 +90,7 @@ const exposedHeaders = [
 function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
   const answer = cors({
     origin: (ctx) => (isAllowedOrigin(origins, ctx.get('Origin')) ? ctx.get('Origin') : ''),
-    // as llama-server does, for pages that ask with `credentials: 'include'`
+    // as in llama-server, for pages that fetch with `credentials: 'include'`
     credentials: origins.includes('*'),
     exposeHeaders: exposedHeaders,
     maxAge: 600,
@@ -103,22 +102,22 @@ function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
     }
     await answer(ctx, next)
     if (ctx.method !== 'OPTIONS' || ctx.status !== 204) return
-    // as llama-server answers what browsers ask before
+    // as llama-server answers preflights
     ctx.status = 200
     const others = ctx.path.startsWith('/admin/') ? ', PUT, PATCH' : ''
     ctx.set('Access-Control-Allow-Methods', `GET, POST, DELETE, OPTIONS${others}`)
   }
 }
 
-/** Names that no foreign DNS can point at this machine: addresses, `localhost` and local zones. */
+/** Names that no foreign DNS can map to this machine: addresses, `localhost` and local zones. */
 const localName =
   /^(\d+\.\d+\.\d+\.\d+|\[[\da-f:.]+\]|[^.]+|([^.]+\.)*(localhost|local|internal))$/i
 
 /**
- * Whether a request came over the loopback interface, without TLS, under a public name: somebody's DNS
- * may have pointed that name at this machine, so that a page of that name counts as ours in a browser.
+ * Whether a request came over the loopback interface, without TLS, under a public name: a foreign DNS may have
+ * mapped that name to this machine (DNS rebinding), so that browsers take its pages for this server's.
  *
- * @param known - names of this server
+ * @param known - the server's own names
  */
 function mayBeRebound(ctx: Context, known: readonly string[]): boolean {
   const name = nameOf(ctx.get('Host'))
@@ -145,23 +144,23 @@ const nameOf = (host: string): string =>
 /** Methods that change nothing and start no work. */
 const readingMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-/** Carries the reason where browsers hide bodies: on the answers to what they ask before a page's request. */
+/** A header for the reason of a refusal, for answers to preflights, whose bodies browsers hide. */
 const reasonHeader = 'X-Cllm-Warning'
 
 /**
- * Refuses what a page of another origin sends, unless that origin is allowed: a browser sends a
- * form or a text anywhere without asking, and bodies are taken whatever their type. Clients that are
- * no browsers send no `Origin` and pass. A browser's own word (`Sec-Fetch-Site`) counts first; older
- * ones and pages without TLS are judged by `Origin` and `Host`. Where those agree on a public name and
- * the connection came over the loopback interface, the name may have been rebound to this machine.
+ * Refuses requests from pages of other origins, unless that origin is allowed. Browsers send forms and texts to any
+ * server without a preflight, and bodies are read whatever their type. Clients other than browsers send no `Origin`
+ * and pass. The browser's `Sec-Fetch-Site` counts first; old browsers and pages without TLS are judged by `Origin`
+ * and `Host`. If those have the same public name and the connection came over the loopback interface, the name may
+ * have been rebound to this machine.
  *
- * So may the name under which something is read, whose page would see the answers: with its own page's
- * `GET` a browser sends no `Origin`, so this is true of every client, in a browser or not. What passes:
- * names that are configured, allowed origins, and pages with TLS, such as those behind a proxy, which a
- * browser's `Sec-Fetch-Site` tells. With API keys, a page that has none cannot read anything.
+ * The same can happen to requests that only read, whose answers such a page would see. Browsers send no `Origin` with
+ * a `GET` to the page's own server, so these requests are checked for all clients. Configured names pass, and allowed
+ * origins, and pages with TLS, such as behind a proxy, known by the browser's `Sec-Fetch-Site`. On a server with API
+ * keys they are not checked, as a page without a key cannot read anything.
  *
- * @param allowed - whose pages may use the API, or `*`
- * @param known - names of this server, which were not rebound
+ * @param allowed - the origins whose pages may use the API, or `*`
+ * @param known - the server's own names, which are not rebound ones
  */
 export function checkOrigins(
   allowed: readonly string[],
@@ -189,7 +188,7 @@ export function checkOrigins(
   }
 }
 
-/** Whether pages of an origin may send something that a browser does not call this server's own. */
+/** Whether a request may pass that the browser does not declare as from this server's own page. */
 function isWelcome(ctx: Context, allowed: readonly string[], known: readonly string[]): boolean {
   const origin = ctx.get('Origin')
   if (isAllowedOrigin(allowed, origin)) return true
@@ -197,7 +196,7 @@ function isWelcome(ctx: Context, allowed: readonly string[], known: readonly str
   return hostOf(origin) === ctx.get('Host').toLowerCase() && !mayBeRebound(ctx, known)
 }
 
-/** What else would let a page in, by what it is. */
+/** Values of `--cors-origins` that would let a page in, and whose pages they let in, for the message. */
 const alsoAdmitting = { apps: 'all apps', localhost: 'all of this machine' }
 
 function otherOrigin(origin: string): CllmError {
@@ -213,16 +212,16 @@ function otherOrigin(origin: string): CllmError {
 
 const localPage = /^https?:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?$/i
 
-/** Origins that no web site can have: apps that bring their pages along, such as Obsidian, Tauri's and VS Code's. */
+/** Origins that no web site can have: pages that apps contain, such as Obsidian, VS Code and apps made with Tauri. */
 const appPage =
   /^((app|capacitor|ionic|tauri|vscode-file|vscode-webview|wails):\/\/[^/?#@]*|https?:\/\/tauri\.localhost)$/i
 
-/** What the pages of this machine are, for a server that only this machine reaches and that asks for no key. */
+/** The origins allowed by default on a server without keys that only this machine can reach. */
 export const ownOrigins: readonly string[] = ['localhost', 'apps']
 
 /**
- * Whether these settings let pages of this origin use the API: `*` is all of them, `localhost` is every
- * page of this machine, whatever its port, and `apps` those that apps bring along.
+ * Whether these settings allow an origin: `*` allows all, `localhost` every page of this machine, whatever its port,
+ * and `apps` pages that apps contain.
  */
 export const isAllowedOrigin = (origins: readonly string[], origin: string): boolean =>
   origins.includes('*') ||
@@ -230,11 +229,11 @@ export const isAllowedOrigin = (origins: readonly string[], origin: string): boo
   (origins.includes('localhost') && localPage.test(origin)) ||
   (origins.includes('apps') && appPage.test(origin))
 
-/** Whether only this machine reaches a server that listens there. */
+/** Whether only this machine can reach a server that listens on these hosts. */
 export const areLoopback = (hosts: readonly string[]): boolean =>
   hosts.every((host) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host))
 
-/** The host and port of an origin; undefined of `null` and what is no URL of the web. */
+/** The host and port of an origin; undefined for `null` and other schemes than HTTP and HTTPS. */
 function hostOf(origin: string): string | undefined {
   const [, host] = /^https?:\/\/([^/?#@]+)$/i.exec(origin) ?? []
   return host?.toLowerCase()

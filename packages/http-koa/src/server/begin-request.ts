@@ -7,37 +7,37 @@ import { unwatched } from '../routes/koa-context.js'
 import type { RouteTable } from '../routes/route-table.js'
 import type { OpenConnections } from './create-http-server.js'
 
-/** What the line of a request in the log says of its generation; empty where it had none. */
+/** The figures of a request's generation, for its log line; empty if it generated nothing. */
 interface Figures {
   model?: string
   promptTokens?: number
-  /** Those of the prompt that were computed before. */
+  /** Tokens of the prompt that were in the cache. */
   cachedTokens?: number
   generatedTokens?: number
   /** Milliseconds from the request's arrival to the first token. */
   ttftMs?: number
-  /** From the first token to the last. */
+  /** The rate from the first token to the last. */
   tokensPerSecond?: number
   /** Why the generation ended: `stop`, `length`, or the code of an error. */
   finish?: string
 }
 
-/** A request whose answer is not over. */
+/** A request whose answer is in progress. */
 interface OpenRequest {
   readonly began: number
   readonly figures: Figures
-  /** When its first and its last token came. */
+  /** The times of its first and last token. */
   firstAt?: number
   lastAt?: number
 }
 
-/** The requests whose answers are not over, by the ids that the engine's requests have from them. */
+/** The requests whose answers are in progress, by the id that they pass on to the engine. */
 export type OpenRequests = Map<string, OpenRequest>
 
-/** Notes what requests generate. Of several answers to one request it notes nothing: there is no one figure. */
+/** Notes the figures of what requests generate, except of requests for several answers, which have no single figure. */
 export const noteFigures = (open: OpenRequests): RequestObserver => ({
   onSubmit({ model, request: { id = '', sample, continued } }) {
-    // what goes on with a request has a sign behind its id
+    // a request that continues another one has its id with `~` behind it
     const entry = open.get(id.replace(/~$/, ''))
     if (entry === undefined || sample !== undefined) return unwatched
     const { began, figures } = entry
@@ -66,10 +66,10 @@ export const noteFigures = (open: OpenRequests): RequestObserver => ({
   },
 })
 
-/** As exact as anybody reads it. */
+/** Rounds to one decimal place. */
 const tenth = (value: number): number => Math.round(value * 10) / 10
 
-/** Logs with the id of a request in every line. */
+/** Adds the id of a request to every log line. */
 const ofRequest = (logger: Logger, id: string): Logger => ({
   debug: (fields, message) => logger.debug({ requestId: id, ...fields }, message),
   info: (fields, message) => logger.info({ requestId: id, ...fields }, message),
@@ -78,8 +78,8 @@ const ofRequest = (logger: Logger, id: string): Logger => ({
 })
 
 /**
- * Finds the route of a request, gives it the transport's services and an id, and logs it once its answer is
- * sent, with the figures of what it generated. Its body, query and headers are never logged.
+ * Finds the route of a request, gives it the transport's services and an id, and logs it after its answer,
+ * with the figures of its generation. Its body, query and headers are never logged.
  */
 export function beginRequest(
   services: TransportServices,
@@ -90,13 +90,13 @@ export function beginRequest(
   const { bodies, clock, random, stallMs } = services
   return async (ctx, next) => {
     const { req, res, state } = ctx
-    // a base URL that ends with a slash, with a path behind it
+    // clients join a base URL with a slash at its end and a path
     if (ctx.path.includes('//')) ctx.path = ctx.path.replaceAll(/\/{2,}/g, '/')
     const given = ctx.get('X-Request-Id')
     const id = /^[\w.:-]{1,128}$/.test(given) ? given : requestId(random)
     ctx.set('X-Request-Id', id)
     if (ctx.get('anthropic-version') !== '') ctx.set('request-id', id)
-    // Proxies give several requests one id: in the engine each has its own.
+    // Proxies may give several requests the same id, but in the engine each needs its own.
     state.id = open.has(id) ? requestId(random) : id
     state.match = table.match(ctx.method, ctx.path)
     state.transport = { ...services, logger: ofRequest(services.logger, id) }
@@ -126,12 +126,12 @@ export function beginRequest(
       state.left.abort(state.cutReason)
     })
     await next()
-    // A whole answer is sent from now on; a stream may have nothing to send for as long.
+    // A whole answer is sent from now on; a stream may be silent for longer than this.
     if (ctx.respond !== false && !(ctx.body instanceof Readable)) res.setTimeout(stallMs)
   }
 }
 
-/** Refuses requests until the server is ready, when it stops, and those to no host or to several. */
+/** Refuses requests until the server is ready and while it stops, and requests without exactly one `Host`. */
 export function guardGate(
   gate: { readonly isClosing: boolean },
   isReady: () => boolean = () => true,
@@ -144,7 +144,7 @@ export function guardGate(
     }
     if (ctx.state.match.routes[0]?.route.isAlways === true) return await next()
     if (gate.isClosing) {
-      // The next request of this client may find another server.
+      // A new connection may reach another server.
       ctx.set('Connection', 'close')
       throw new CllmError('shutting_down', 'The server is shutting down')
     }

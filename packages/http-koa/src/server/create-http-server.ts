@@ -32,13 +32,13 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number): 
 /** Where a server listens. */
 export interface Listening {
   readonly port: number
-  /** Takes no new connections; resolves when those that there are have ended. */
+  /** Accepts no new connections; resolves when the open ones have ended. */
   close(): Promise<void>
 }
 
 /**
- * Listens on all these addresses, on one port: 0 takes a free one of the first.
- * @throws CllmError `address_in_use` when it cannot listen on one of them, and then does on none
+ * Listens on all these addresses, on the same port; 0: any port that is free at the first address.
+ * @throws CllmError `address_in_use` if it cannot listen on one of them; it then listens on none
  */
 export async function listenAt(
   server: Server,
@@ -54,7 +54,7 @@ export async function listenAt(
   }
   try {
     for (const host of others) {
-      // as Node's HTTP servers take theirs
+      // passes connections on, with the options that Node's HTTP server sets for its own
       const other = createServer({ noDelay: true }, (socket) => server.emit('connection', socket))
       await listen(other, host, port)
       other.on('error', (error) => server.emit('error', error))
@@ -77,19 +77,19 @@ async function listen(server: NetServer, host: string, port: number): Promise<nu
   return (server.address() as AddressInfo).port
 }
 
-/** Bytes of an upload that must come in the time that a whole body has. */
+/** The bytes of an upload that must arrive within the time limit of other bodies. */
 const uploadBytes = 1024 * 1024
 
 const uploads = new WeakSet<IncomingMessage>()
 
-/** Says that a body is a file, which may take long, as long as it comes. */
+/** Marks a request's body as a file, which may take long as long as bytes keep arriving. */
 export function allowUpload(request: IncomingMessage): void {
   uploads.add(request)
 }
 
 /**
- * Refuses bodies that take longer than `limitMs`, as Node's `requestTimeout` does, which knows no
- * exceptions: an upload has this time for each MiB.
+ * Refuses bodies that take longer than `limitMs`; an upload has this time for each MiB. Node's
+ * `requestTimeout` does not allow such an exception.
  */
 function limitBodyTime(server: Server, limitMs: number): void {
   server.on('request', (request: IncomingMessage) => {
@@ -110,7 +110,7 @@ function limitBodyTime(server: Server, limitMs: number): void {
       server.emit('clientError', Object.assign(error, { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket)
     }
     request.once('close', () => {
-      // what was answered early may still have a body to come
+      // a request that was answered early may still be sending its body
       if (request.complete || socket.destroyed) clearTimeout(timer)
     })
   })
@@ -120,7 +120,7 @@ function limitBodyTime(server: Server, limitMs: number): void {
 export interface ConnectionOptions {
   /** Certificate chain and private key in PEM; with them the server speaks HTTPS. */
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
-  /** Connections that may be open at a time; further ones are closed. Default: no limit. */
+  /** The most open connections; further ones are closed. Default: no limit. */
   readonly maxConnections?: number
   /** The largest head of a request in bytes; a larger one is refused with 431. Default 16 KiB. */
   readonly headerLimitBytes?: number
@@ -132,8 +132,8 @@ export interface ConnectionOptions {
    */
   readonly bodyTimeoutMs?: number
   /**
-   * Milliseconds that a connection stays open without a request. Default 65,000: clients and load
-   * balancers keep theirs for up to a minute, and the client must be the side that closes first.
+   * Milliseconds that a connection stays open without a request. Default 65,000, as the client must be the side
+   * that closes first, and clients and load balancers keep idle connections for up to a minute.
    */
   readonly keepAliveMs?: number
 }
@@ -147,9 +147,9 @@ export function createHttpServer(options: ConnectionOptions): Server {
     keepAliveTimeout: keepAliveMs,
     maxHeaderSize: headerLimitBytes,
     headersTimeout: headerTimeoutMs,
-    // it would count for uploads as well
+    // off, as it would limit uploads, too
     requestTimeout: 0,
-    // Node's own refusal has no body: guardGate has one
+    // guardGate refuses these requests instead, as Node's refusal has no body
     requireHostHeader: false,
     connectionsCheckingInterval: Math.min(headerTimeoutMs, 10_000),
   }
@@ -161,8 +161,8 @@ export function createHttpServer(options: ConnectionOptions): Server {
 }
 
 /**
- * Closes a connection whose time is over, unless something has arrived on it: this process may have been
- * stopped or busy while the next request came, whose client would only see the connection reset.
+ * Closes a connection that timed out, unless bytes are waiting to be read: the next request may have arrived while
+ * this process was suspended or busy, and its client would only see a reset connection.
  */
 function closeUnlessHeard(socket: Socket): void {
   const { bytesRead } = socket
@@ -172,17 +172,17 @@ function closeUnlessHeard(socket: Socket): void {
 }
 
 /**
- * Tracks connections and the answers in progress on each; a client that pipelines has several. Closes
+ * Tracks connections and the answers in progress on each; with pipelining there are several. Closes
  * idle connections: `Server.close()` alone leaves a connection open if it never carried a request, or
  * if its last answer ends later.
  */
 export class OpenConnections {
   readonly #answers = new Map<Socket, Set<ServerResponse>>()
-  /** With TLS also those whose handshake is not over, which Node's server does not close. */
+  /** All connections, including those in the TLS handshake, which Node's server does not close. */
   readonly #accepted = new Set<Socket>()
   #closing = false
 
-  /** @param most - open connections of all addresses together; further ones are closed */
+  /** @param most - the most open connections of all addresses together; further ones are closed */
   constructor(server: Server, most = Infinity) {
     server.on('connection', (socket: Socket) => {
       this.#accepted.add(socket)
@@ -201,7 +201,7 @@ export class OpenConnections {
     this.#answers.get(socket)?.add(response)
   }
 
-  /** Notes that its answer is sent. */
+  /** Notes that an answer on this connection is sent. */
   end(socket: Socket, response: ServerResponse): void {
     const answers = this.#answers.get(socket)
     answers?.delete(response)
@@ -213,13 +213,13 @@ export class OpenConnections {
     return [...(this.#answers.get(socket) ?? [])].some(({ headersSent }) => headersSent)
   }
 
-  /** Closes idle connections now, and each other one when its answers are sent. */
+  /** Closes idle connections now, and each other one once its answers are sent. */
   close(): void {
     this.#closing = true
     for (const [socket, answers] of this.#answers) if (answers.size === 0) socket.destroySoon()
   }
 
-  /** Closes all of them now, whatever is not sent yet. */
+  /** Closes all connections now, even in the middle of answers. */
   cut(): void {
     for (const socket of this.#accepted) socket.destroy()
   }
@@ -227,7 +227,7 @@ export class OpenConnections {
 
 interface ConnectionError extends Error {
   readonly code?: string
-  /** The last bytes that the parser got. */
+  /** The last bytes that the parser received. */
   readonly rawPacket?: Buffer
 }
 

@@ -31,17 +31,17 @@ import { createHttpServer, listenAt, OpenConnections, refuseBadHttp } from './cr
 
 /** Settings of {@link koaTransport}. */
 export interface KoaTransportOptions extends ConnectionOptions {
-  /** A name or address, or several; default `127.0.0.1`. */
+  /** The name or address to listen on, or several; default `127.0.0.1`. */
   readonly host?: string | readonly string[]
-  /** Default 8080; 0 takes any free one. */
+  /** Default 8080; 0: any free port. */
   readonly port?: number
-  /** The protocols to serve. Where two have a route at the same path, the first one gets it. */
+  /** The protocols to serve. If two have a route for the same method and path, the first one answers. */
   readonly protocols: readonly KoaProtocol[]
   /** The largest body that is read, in bytes; default 1 MiB. */
   readonly bodyLimitBytes?: number
   /**
-   * Limit in bytes for the bodies of all requests in progress together; further large ones are refused
-   * with `queue_full`. Bodies count as far as they have come. Default 256 MiB.
+   * The limit in bytes for the bodies of all requests in progress together; further large ones are refused
+   * with `queue_full`. Only received bytes count. Default 256 MiB.
    */
   readonly bodiesLimitBytes?: number
   /** How deep the JSON of a body may be nested; default 100. */
@@ -57,9 +57,9 @@ export interface KoaTransportOptions extends ConnectionOptions {
   readonly stallMs?: number
   /** API keys, rate limits and allowed origins. Default: no keys and no limits. */
   readonly security?: SecurityOptions
-  /** Where images and sounds may be fetched from. Default: nowhere, a URL is refused. */
+  /** The servers from which images and sounds may be fetched. Default: none, and URLs are refused. */
   readonly mediaUrls?: MediaUrlOptions
-  /** Until it is true, every path but `/health/live` answers `model_loading`. Default: it is. */
+  /** Until it returns true, every path but `/health/live` answers `model_loading`. Default: always ready. */
   readonly isReady?: () => boolean
 }
 
@@ -114,19 +114,19 @@ export class KoaTransport implements Transport {
         let answered: Promise<void> | undefined
         await protocol.within?.(ctx.headers, () => (answered ??= next()))
         if (answered === undefined) throw invalid(protocol, 'within', 'it answers no request')
-        // One that forgets to wait for it must not lose the answer.
+        // A hook that does not wait for the handling must not lose the answer.
         await answered
       })
     }
     app.use(serveRoutes(engines, new UnknownFields()))
     mountOthers(app, options.protocols, engines, context.logger)
-    // koa handles its own failures: the promise that it returns never rejects
+    // koa handles its own errors: the promise that the callback returns never rejects
     this.#server.on('request', app.callback() as RequestListener)
   }
 
   /**
-   * The engines that protocols serve: images and sounds are fetched for them, and their requests observed; what
-   * protocols put around that comes last.
+   * The engines that protocols use: their requests are observed, and images and sounds are fetched for them. The
+   * wrappers of protocols come outermost.
    */
   #enginesFor(
     { protocols, mediaUrls }: KoaTransportOptions,
@@ -140,7 +140,7 @@ export class KoaTransport implements Transport {
     let engines = watchEngines(withMediaUrls(context.directory, this.#services.bodies, fetcher), {
       clock,
       logger,
-      // what counts for limits is told last: what refuses a request before has not counted it
+      // rate limits come last, so that a request that another observer refuses does not count
       observers: [
         ...observers,
         ...protocols.flatMap((one) => {
@@ -191,10 +191,10 @@ const invalid = ({ name }: KoaProtocol, hook: string, problem: string, cause?: u
   new CllmError('plugin_invalid', `protocol "${name}": ${hook}: ${problem}`, { cause })
 
 /**
- * What a protocol's hook returns before the server listens. One that is async is waited for by nobody: its
- * rejection, which would end the process, is logged.
+ * The result of a protocol's hook that is called before the server listens. Nobody awaits a hook that is async by
+ * mistake: its rejection, which would end the process, is logged.
  *
- * @throws `plugin_invalid` that names both, where the hook throws
+ * @throws `plugin_invalid` with the names of protocol and hook, if the hook throws
  */
 function asked<T>(protocol: KoaProtocol, hook: string, logger: Logger, call: () => T): T {
   const failed = (cause: unknown) => invalid(protocol, hook, messageOf(cause), cause)
@@ -209,7 +209,7 @@ function asked<T>(protocol: KoaProtocol, hook: string, logger: Logger, call: () 
   }
 }
 
-/** Routes that protocols mount themselves; with API keys they are for admins, as nothing says otherwise. */
+/** Adds the routes that protocols mount themselves; with API keys only admins may use them, as they state no access. */
 function mountOthers(
   app: Koa<KoaState>,
   protocols: readonly KoaProtocol[],

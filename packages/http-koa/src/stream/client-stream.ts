@@ -4,9 +4,8 @@ import type { KoaContext } from '../routes/koa-context.js'
 import type { StreamWriter } from './resumable-streams.js'
 
 /**
- * A streamed answer that bypasses koa, at one write per event. The engine never waits for a client:
- * unread bytes stay in memory up to a limit, above which the client is disconnected and its request
- * cancelled.
+ * A streamed answer that bypasses koa, with one write per event. The engine never waits for a client:
+ * unread bytes stay in memory up to a limit. Above it the client is disconnected and its request cancelled.
  */
 export class ClientStream implements StreamWriter {
   readonly #res: ServerResponse
@@ -17,7 +16,7 @@ export class ClientStream implements StreamWriter {
     headers: Readonly<Record<string, string>>,
   ) {
     ctx.set({ ...headers, 'X-Accel-Buffering': 'no' }) // nginx would hold events back
-    // From here on: what is wrong with the headers has an answer yet.
+    // Only now, so that an error in the headers still gets an answer from koa.
     ctx.respond = false
     ctx.status = 200
     ctx.res.flushHeaders()
@@ -34,12 +33,12 @@ export class ClientStream implements StreamWriter {
     return this.#res.writableLength
   }
 
-  /** Whether what is written now only waits for the client. */
+  /** Whether further writes would only wait in memory for the client. */
   get isFull(): boolean {
     return this.#res.writableNeedDrain
   }
 
-  /** Calls back when it is full no longer; a client that reads nothing for a minute is disconnected. */
+  /** Calls back when the stream is no longer full; a client that reads nothing for a minute is disconnected. */
   onceDrained(callback: () => void): void {
     this.#res.setTimeout(this.ctx.state.transport.stallMs)
     this.#res.once('drain', () => {
@@ -49,14 +48,14 @@ export class ClientStream implements StreamWriter {
   }
 
   /**
-   * Sends a part, or disconnects the client if it has left too much of those before unread: the size of
-   * one is not the client's doing.
+   * Sends a part, or disconnects the client if it has left too much of the earlier parts unread. The new part
+   * does not count, as its size is not the client's fault.
    */
   write(text: string | Uint8Array): void {
     if (this.#res.destroyed || this.#res.writableEnded) return
     const { logger, streamLimitBytes } = this.ctx.state.transport
     const unread = this.#res.writableLength
-    // Less than this is not yet the client's doing.
+    // Node buffers up to its high-water mark even for a client that reads.
     const limit = Math.max(streamLimitBytes, this.#res.writableHighWaterMark)
     if (unread <= limit) return void this.#res.write(text)
     const reason = `The client left ${unread} bytes unread; the limit is ${limit}`
@@ -72,7 +71,7 @@ export class ClientStream implements StreamWriter {
     this.#res.setTimeout(this.ctx.state.transport.stallMs)
   }
 
-  /** Disconnects the client: it cannot have the rest. */
+  /** Disconnects the client, which cannot get the rest. */
   cut(): void {
     this.#res.destroy()
   }

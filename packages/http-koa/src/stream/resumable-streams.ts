@@ -1,7 +1,7 @@
 import { CllmError, type Clock } from '@cllm/core'
 import { expectedField } from '../request/refusals.js'
 
-/** Takes the parts of a streamed answer. */
+/** Writes the parts of a streamed answer. */
 export interface StreamWriter {
   /** Sends a part. */
   write(text: string | Uint8Array): void
@@ -9,69 +9,69 @@ export interface StreamWriter {
   readonly unread: number
   /** Whether nobody reads what is written. */
   readonly destroyed: boolean
-  /** Whether what is written only waits for the client. */
+  /** Whether further writes would only wait in memory for the client. */
   readonly isFull: boolean
-  /** Calls back when it is full no longer; a client that reads nothing for a minute is disconnected. */
+  /** Calls back when the writer is no longer full; a client that reads nothing for a minute is disconnected. */
   onceDrained(callback: () => void): void
-  /** Ends the answer, where that is not left to the driver. */
+  /** Ends the answer; by default the driver does so. */
   end(): void
-  /** Disconnects the client: it cannot have the rest. */
+  /** Disconnects the client, which cannot get the rest. */
   cut(): void
 }
 
-/** Bytes that are kept of a stream; its oldest events go first. */
+/** The most bytes that are kept of a stream; its oldest events are dropped first. */
 const mostBytes = 4 * 2 ** 20
 /** Milliseconds for which a complete stream is kept. */
 const keptMs = 5 * 60_000
-/** Bytes of all streams, and their number. */
+/** The most bytes of all streams, and the most streams. */
 const mostOfAll = 64 * 2 ** 20
 const mostSessions = 1000
 const longestId = 512
-/** Streams of a key that are computed while nobody reads them. */
+/** The most streams of a key that are computed while nobody reads them. */
 const mostLeft = 16
 
 /** An event of a stream. */
 interface KeptEvent {
   readonly id: number
-  /** Where it begins in the whole stream, in bytes. */
+  /** Its first byte's position in the whole stream. */
   readonly offset: number
   readonly text: string
 }
 
-/** A place in a stream. */
+/** The place in a stream from which to read. */
 export type StreamPlace =
-  /** The event behind which the rest begins. */
+  /** The id of the last event that the client has. */
   | { readonly afterId: number }
-  /** In the whole stream, in bytes. */
+  /** The position in the whole stream, in bytes. */
   | { readonly offset: number }
 
 /**
  * One streamed answer whose events are kept, so that its client can come back to it. The protocol writes
- * to it as to a client, and goes on when the client leaves.
+ * to it as to a client, and continues after the client has left.
  */
 export class StreamSession implements StreamWriter {
   readonly unread = 0
   readonly isFull = false
-  /** Whether its answer has begun, so that there is something to read, now or later. */
+  /** Whether its answer has begun, so that there is or will be something to read. */
   isOpen = false
-  /** Whether it was ended before the answer was complete: nobody will read what is written. */
+  /** Whether it was stopped before the answer was complete: nobody will read further events. */
   destroyed = false
-  /** When it ended, in milliseconds of the clock; undefined while it is written. */
+  /** When it ended, in milliseconds of the clock; undefined while it is in progress. */
   endedAt: number | undefined
   /** Bytes of the whole stream so far. */
   bytes = 0
   readonly #over = new AbortController()
   readonly #events: KeptEvent[] = []
-  /** Those who wait for the next event, or the end. */
+  /** Wakes the readers that wait for the next event or the end. */
   readonly #waiting = new Set<() => void>()
   #next = 0
   #client: StreamWriter | undefined
   #readers = 0
 
   /**
-   * @param key - of its client and its id
-   * @param left - fires when its first client has left; absent: it is meant to be computed without one
-   * @param onReaderLeft - is called when one who read it again has left
+   * @param key - its API key's name and its id, by {@link keyOf}
+   * @param left - fires when its first client has left; absent: it is computed without a client on purpose
+   * @param onReaderLeft - called when a later reader has left
    * @param startedAt - milliseconds of the clock
    */
   constructor(
@@ -82,22 +82,22 @@ export class StreamSession implements StreamWriter {
     readonly startedAt = clock.now(),
   ) {}
 
-  /** Fires when no more is written. */
+  /** Fires when the stream has ended. */
   get signal(): AbortSignal {
     return this.#over.signal
   }
 
-  /** Whether it is computed while nobody reads it. */
+  /** Whether it is still computed although all its clients have left. */
   get isLeft(): boolean {
     return this.endedAt === undefined && this.left?.aborted === true && this.#readers === 0
   }
 
-  /** Bytes that are kept. */
+  /** The size of the kept events. */
   get keptBytes(): number {
     return this.bytes - (this.#events[0]?.offset ?? 0)
   }
 
-  /** Its answer begins: this client reads it first; default: nobody does. */
+  /** Begins the answer, with its first reader; default: nobody. */
   open(client?: StreamWriter): void {
     this.isOpen = true
     this.#client = client
@@ -112,7 +112,7 @@ export class StreamSession implements StreamWriter {
     this.#wake()
   }
 
-  /** The answer is complete. */
+  /** Ends the stream: the answer is complete, or was stopped. */
   end(): void {
     if (this.endedAt !== undefined) return
     this.endedAt = this.clock.now()
@@ -121,13 +121,13 @@ export class StreamSession implements StreamWriter {
     this.#over.abort(this.destroyed ? cancelled('its stream was stopped') : undefined)
   }
 
-  /** Ends it before the answer is complete, which stops the request behind it. */
+  /** Stops the stream before the answer is complete, and the request behind it. */
   cancel(): void {
     if (this.endedAt === undefined) this.destroyed = true
     this.end()
   }
 
-  /** Everything is kept: nobody need wait. */
+  /** Calls back at once, as the session keeps everything itself. */
   onceDrained(callback: () => void): void {
     callback()
   }
@@ -136,15 +136,15 @@ export class StreamSession implements StreamWriter {
     this.#client?.cut()
   }
 
-  /** Whether all from there on is kept. */
+  /** Whether all events from a place on are still kept. */
   keeps(from: StreamPlace): boolean {
     const { id = 0, offset = 0 } = this.#events[0] ?? {}
     return 'offset' in from ? from.offset >= offset : from.afterId + 1 >= id
   }
 
   /**
-   * Writes what is kept from an event or a byte on, and what is still to come, until the signal fires. Who reads so
-   * slowly that the next event is kept no longer is disconnected.
+   * Writes all events from a place on, kept and future ones, until the signal fires. A reader so slow that its next
+   * event is no longer kept is disconnected.
    */
   async read(from: StreamPlace, writer: StreamWriter, signal: AbortSignal): Promise<void> {
     let place = from
@@ -173,14 +173,14 @@ export class StreamSession implements StreamWriter {
     }
   }
 
-  /** The first event from there on, or the rest of it. */
+  /** The first event from a place on; of an event that contains the place, the rest. */
   #nextAt(place: StreamPlace): { readonly id: number; readonly text: string | Buffer } | undefined {
     if ('afterId' in place) return this.#events[place.afterId + 1 - (this.#events[0]?.id ?? 0)]
     const isBehind = ({ offset, text }: KeptEvent) =>
       offset + Buffer.byteLength(text) > place.offset
     const next = this.#events.find(isBehind)
     if (next === undefined || next.offset >= place.offset) return next
-    // As bytes: a client may have the half of a character.
+    // As bytes: the client may have half a character.
     return { id: next.id, text: Buffer.from(next.text).subarray(place.offset - next.offset) }
   }
 
@@ -189,20 +189,20 @@ export class StreamSession implements StreamWriter {
   }
 }
 
-/** Streams that clients can come back to, by the id that they sent as `X-Conversation-Id`. Another key's are not found. */
+/** Streams that clients can come back to, by their API key and the id that they sent as `X-Conversation-Id`. */
 export class ResumableStreams {
-  /** Oldest first: a new one of an id waits behind the others until it is accepted. */
+  /** Oldest first: a new stream of an id stays behind the earlier ones until it is accepted. */
   readonly #sessions = new Set<StreamSession>()
 
-  /** @param clock - by which streams grow old */
+  /** @param clock - tells the age of streams */
   constructor(private readonly clock: Clock) {}
 
   /**
-   * Begins the stream of an id, before anything waits for the model: from here on its client can leave, come back and
-   * stop it. Earlier ones of the id are stopped when it is accepted; of many that a key has left, the oldest.
+   * Begins the stream of an id, before the request waits for the model, so that its client can already leave, come back
+   * and stop it. Earlier streams of the id are stopped once it is accepted; so are the oldest of too many unread ones.
    *
-   * @param left - fires when its client has left; absent: it is meant to be computed without one
-   * @throws `invalid_request` for a wrong id
+   * @param left - fires when its client has left; absent: it is computed without a client on purpose
+   * @throws `invalid_request` for an id that is too long
    */
   begin(keyName: string | undefined, id: string, left?: AbortSignal): StreamSession {
     const isLeft = (each: StreamSession) => each.isLeft && each.key.startsWith(keyOf(keyName, ''))
@@ -214,7 +214,7 @@ export class ResumableStreams {
     return session
   }
 
-  /** The request is accepted: its stream begins, and those before it are stopped and forgotten. */
+  /** Begins the stream of an accepted request; earlier streams of its id are stopped and forgotten. */
   accept(session: StreamSession, client?: StreamWriter): void {
     session.open(client)
     const all = this.#of(session.key)
@@ -222,10 +222,10 @@ export class ResumableStreams {
   }
 
   /**
-   * The request failed: its stream ends, and is forgotten unless there was something to read; the others stay.
+   * Ends the stream of a failed request, and forgets it unless it had begun; earlier streams of its id stay.
    *
-   * @returns the error to answer with: as with llama-server, who stops a stream that has not begun is told that the
-   *   request was wrong
+   * @returns the error to answer with: as in llama-server, a request whose stream was stopped before it began fails as
+   *   invalid
    */
   fail(session: StreamSession, error: unknown): unknown {
     const wasStopped = session.destroyed && !session.isOpen
@@ -236,14 +236,14 @@ export class ResumableStreams {
     return new CllmError('invalid_request', message, { cause: error })
   }
 
-  /** The stream of an id that is written, or else the latest, if there is one: others wait to take its place. */
+  /** The stream of an id that is in progress, or else its latest; undefined: there is none. */
   find(keyName: string | undefined, id: string): StreamSession | undefined {
     this.#drop()
     const all = this.#of(keyOf(keyName, id))
     return all.find(({ isOpen, endedAt }) => isOpen && endedAt === undefined) ?? all.at(-1)
   }
 
-  /** The latest streams of an id, and of this id with `::` and more behind it. */
+  /** The latest stream of an id, and of each id that begins with this one and `::`. */
   findAll(keyName: string | undefined, id: string): [id: string, session: StreamSession][] {
     this.#drop()
     const key = keyOf(keyName, id)
@@ -251,7 +251,7 @@ export class ResumableStreams {
     const latest = new Map<string, StreamSession>()
     for (const session of this.#sessions) {
       if (session.key !== key && !session.key.startsWith(`${key}::`)) continue
-      // in the order of the latest ones
+      // moved to the end: the order is by the latest stream of each id
       latest.delete(session.key)
       latest.set(session.key, session)
     }
@@ -272,7 +272,7 @@ export class ResumableStreams {
     return [...this.#sessions].filter((session) => session.key === key)
   }
 
-  /** Forgets what has ended long ago, and the oldest ones where there are too many. */
+  /** Forgets streams that ended long ago, and the oldest ended ones if there are too many. */
   #drop(): void {
     const now = this.clock.now()
     let bytes = 0
@@ -294,7 +294,7 @@ const cancelled = (why: string): CllmError =>
   new CllmError('cancelled', `The request was cancelled: ${why}`)
 
 function keyOf(keyName: string | undefined, id: string): string {
-  // a name in quotes ends where it ends, whatever signs it has
+  // the quotes show where the name ends, whatever characters it contains
   if (id.length <= longestId) return `${JSON.stringify(keyName ?? '')}${id}`
   throw expectedField('x-conversation-id', `at most ${longestId} characters, got ${id.length}`)
 }
