@@ -37,7 +37,7 @@ const failure = 1
 /** The exit code for Ctrl-C, as in shells and in the commands of `cllm bench`. */
 const interrupted = 130
 
-/** Whether a command ended because it was told to. */
+/** Whether a command ended because a signal asked for it. */
 const isInterruption = (error: unknown, { signal }: CommandIo): boolean =>
   signal.aborted &&
   (error === signal.reason || (CllmError.isInstance(error) && error.code === 'cancelled'))
@@ -57,7 +57,7 @@ const report = (error: unknown, io: CommandIo): number => {
   return usageCodes.has(error.code) ? usageError : failure
 }
 
-/** What takes the place of Ollama's commands that are none here. */
+/** Hints for Ollama's commands that do not exist here. */
 const ollamas = new Map([
   ['ls', '; did you mean list?'],
   ['cp', ', but POST /api/copy of a running server does it'],

@@ -37,7 +37,7 @@ type ProtocolOptions = Readonly<Record<string, Readonly<Record<string, unknown>>
 /**
  * The protocols that the configuration names, or every registered one.
  *
- * @param services - what they get besides that which the configuration says
+ * @param services - their services, to which those of the configuration are added
  * @throws `invalid_configuration` for an unregistered name or an invalid option
  */
 export function createProtocols(
@@ -55,7 +55,7 @@ export function createProtocols(
     ...(batches !== null && { batches: { folder: batches, share } }),
     ...(usage !== null && { usage: { folder: usage } }),
   })
-  // A folder chooses the protocol that it is for.
+  // A folder also enables the protocol that it is for.
   const needed = [...folders.map(([name]) => name), ...(cluster.batches ? ['batches'] : [])]
   const given = server.protocol_options as ProtocolOptions
   const own = folders.map(([name, options]) => [name, { ...options, ...given[name] }] as const)
@@ -67,7 +67,7 @@ export function createProtocols(
 }
 
 /**
- * Where responses are kept, if anywhere.
+ * The store of responses, if they are kept.
  *
  * @throws `invalid_configuration` where the folder cannot be used
  */
@@ -104,7 +104,7 @@ function setDefaults({ config, sources }: LoadedConfig) {
 /**
  * Converts the configuration to options of the HTTP transport.
  *
- * @param encodes - whether something encodes images and sounds here, where a model has a projector
+ * @param encodes - whether images and sounds can be encoded here for a model with a projector
  * @throws `invalid_configuration` for a certificate or key that cannot be read or used
  */
 export function toTransportOptions(
@@ -141,8 +141,8 @@ export function toTransportOptions(
 }
 
 /**
- * The largest body in bytes: a photo in base64 must get through where a model looks at it. What is in a repository is not
- * known before the model is loaded, which may be with its first photo; what a cluster's workers have, not at all.
+ * The largest body in bytes: a photo in base64 must fit if a model may see it. Whether a repository has a projector is
+ * not known before the model is loaded, which its first photo may do; whether a cluster's workers have one, never.
  */
 function bodyLimitOf(config: CllmConfig, encodes: boolean): number {
   const { server, engine, model, models, cluster } = config

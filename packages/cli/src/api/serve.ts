@@ -27,7 +27,7 @@ type Part<Tree> = Tree extends readonly unknown[] | string | number | boolean | 
 
 /** Options of {@link serve}; each has a default. */
 export interface ServeOptions {
-  /** A path, `hf:owner/repo[:quant]`, or a name from `cllm models`; default: the best one that is here and fits. */
+  /** A path, `hf:owner/repo[:quant]`, or a name from `cllm models`; default: the best downloaded one that fits. */
   readonly model?: string
   /** Default 127.0.0.1. */
   readonly host?: string
@@ -97,7 +97,7 @@ const optionPaths = {
 const isListOf = (value: unknown, fits = (_one: Record<string, unknown>) => true): boolean =>
   Array.isArray(value) && value.every((one) => isRecord(one) && fits(one))
 
-/** What the other options are to be. */
+/** The expected values of the other options. */
 const others = {
   settings: ['an object with settings', isRecord],
   protocols: ['a list of protocols', (value) => isListOf(value, ({ name }) => name !== undefined)],
@@ -153,7 +153,7 @@ export async function serve(options: ServeOptions = {}): Promise<RunningServer> 
   }
 }
 
-/** The settings that the options stand for; what JavaScript has wrong is named. */
+/** The settings that the options stand for; wrong values from JavaScript are reported. */
 function layersOf(options: ServeOptions): readonly Layer[] {
   if (!isRecord(options)) throw wrong(`expected an object, got ${describeValue(options)}`)
   checkNames('serve', options, Object.keys({ ...optionPaths, ...others }))
@@ -179,7 +179,7 @@ const wrong = (problem: string): CllmError =>
 
 const samplingNames = [...Object.keys(defaultSampling), 'seed', 'constraint', 'samplers']
 
-/** @throws for what has no such name: nobody would hear of it */
+/** @throws for unknown names, which would be ignored silently */
 function checkNames(what: string, given: object, names: readonly string[]): void {
   const unknown = Object.keys(given).find((name) => !names.includes(name))
   if (unknown === undefined) return

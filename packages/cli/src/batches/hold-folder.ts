@@ -8,13 +8,13 @@ import { takeFileLock } from '../models/fetch/file-lock.js'
 
 /** Milliseconds without a sign of life after which a process counts as dead. */
 const staleMs = 10_000
-/** Milliseconds between two looks whether the other process has ended. */
+/** Milliseconds between two checks whether the other process has ended. */
 const lookMs = 500
 
 /**
- * Keeps a folder until this process ends, so that two servers, such as the old and the new one of a restart, do
- * not both compute its batches. Waits for as long as another process has it, or the file system fails, without keeping
- * this one alive. It is lost when another process takes it over, as this one stood still for 10 s.
+ * Holds a folder until this process ends, so that two servers, such as the old and the new one of a restart, do not
+ * both compute its batches. Waits while another process holds it, or the file system fails, without keeping this one
+ * alive. The hold is lost when another process takes over because this one stood still for 10 s.
  */
 export const holdFolders =
   (logger: Logger, pause = delay): HoldFolder =>
@@ -35,7 +35,7 @@ export const holdFolders =
         return { lost: lost.signal, isHeld: () => lock.isHeld() }
       } catch (error) {
         const { code = 'failed' } = error as NodeJS.ErrnoException
-        // It is looked twice a second; names in messages are new ones each time.
+        // Tried twice a second, but logged once. Codes are compared, as messages have new names each time.
         if (code !== problem) logger.error({ folder, err: error }, 'the batches cannot be kept')
         problem = code
         return undefined

@@ -64,7 +64,7 @@ export function sharedBatchStore(bus: RedisBus) {
     put: async (kind, kept) => await all(kind).put(kept.object.id, kept),
     get: async (kind, id) => await all(kind).get(id),
     list: async (kind, onDamaged) => newestFirst(await all(kind).list(onDamaged)),
-    /** What other fronts change meanwhile is not lost. */
+    /** Keeps what other fronts change meanwhile. */
     update: async (id, change) =>
       await all('batches').update(id, (kept) => {
         const changed = change(kept.object)
@@ -81,10 +81,10 @@ export function sharedBatchStore(bus: RedisBus) {
   } satisfies BatchStore & { readonly blobs: SharedBlobs }
 }
 
-/** Results that are asked for at a time. */
+/** Results that are read at a time. */
 const resultsAtOnce = 100
 
-/** The answers to the lines of a cluster's batches: whoever computes them, one for each. */
+/** The answers to the lines of a cluster's batches: one for each line, whichever front computes it. */
 function sharedAnswers(store: SharedBatchStore, results: SharedResults): BatchAnswers {
   return {
     open: async ({ id, request_counts: { total } }) => await results.open(id, total),
@@ -101,7 +101,7 @@ function sharedAnswers(store: SharedBatchStore, results: SharedResults): BatchAn
         const id = outputIds(batch.id)[kind]
         if (!(await store.blobs.write(id, answersOf(batch, kind), { ifExists }))) return undefined
       }
-      // There are none of a batch that ends before its lines are checked.
+      // A batch that ends before its lines are checked has none.
       return counts ?? batch.request_counts
     },
     remove: async (batch) => await results.remove(batch),

@@ -25,8 +25,8 @@ export type Find = (path: string) => Setting
 type Options = Readonly<Record<string, unknown>>
 
 /**
- * Problems with the choice of policy, protocols and their options, where there are no plug-ins. What
- * these add is known only once they are loaded.
+ * Problems with the choice of policy, model scheduler, protocols and their options. Only for a configuration without
+ * plug-ins: what those add is known only once they are loaded.
  */
 export function* checkBuiltIns(find: Find): Generator<string> {
   const registry = new PluginRegistry()
@@ -61,7 +61,7 @@ export function* checkBuiltIns(find: Find): Generator<string> {
   yield* firstProblem([protocolOptions, () => createKoaProtocols(registry, { options })])
 }
 
-/** What goes wrong first, with the setting that it is about. */
+/** The first failure, with the setting that causes it. */
 function* firstProblem(...tries: readonly (readonly [setting: Setting, make: () => unknown])[]) {
   for (const [{ label }, make] of tries) {
     try {
@@ -133,7 +133,7 @@ function* checkModels(find: Find): Generator<string> {
       const value = model[key as keyof ServedModel]
       return value === undefined ? find(path) : { ...find(path), label: `${label}: ${key}`, value }
     }
-    // those without a setting of this model are told of once
+    // Problems without a setting of this model are reported once, for all models.
     for (const problem of checkEngine(own)) if (problem.includes(label)) yield problem
   }
   const presets = find('models.presets')
@@ -167,7 +167,7 @@ function* checkModel(label: string, model: ServedModel): Generator<string> {
   }
 }
 
-/** @param all - what stands for every model */
+/** @param all - the word that stands for every model */
 function* checkNames(
   { label }: Setting,
   given: readonly string[],

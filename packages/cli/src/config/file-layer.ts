@@ -61,7 +61,7 @@ const isAlreadySo = (key: string, value: unknown): boolean =>
   key === 'backend.type' && (value === '' || value === 'llama_cpp')
 
 const load = createRequire(import.meta.url)
-/** Loaded where there is a file: it has as many modules as this command. */
+/** Loaded only if there is a file: `yaml` has as many modules as this whole command. */
 const yaml = (): typeof Yaml => load('yaml') as typeof Yaml
 
 /** A key of the file with its value. */

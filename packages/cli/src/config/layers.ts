@@ -32,7 +32,7 @@ export interface Layer {
 /** The variable that names the YAML file. */
 export const configVariable = 'CLLM_CONFIG'
 
-/** Kubernetes sets `CLLM_PORT` so in containers beside a service with the name `cllm`. */
+/** Whether Kubernetes set the variable: `CLLM_PORT` is such a URL in containers beside a service named `cllm`. */
 const isServiceLink = (name: string, text: string): boolean =>
   name.endsWith('_PORT') && /^(tcp|udp|sctp):\/\//.test(text)
 
@@ -63,9 +63,9 @@ const sections = options.map(({ path }) => path.replace(/\..*/, ''))
 const isSection = (path: string): boolean => options.some((one) => one.path.startsWith(`${path}.`))
 
 /**
- * Reads the settings in an object of the YAML file's shape; what is undefined counts as not set.
+ * Reads the settings in an object of the YAML file's shape; undefined values count as not set.
  *
- * @param label - what messages call it
+ * @param label - its name in messages
  */
 export function readObjectLayer(tree: object, label: string): Layer {
   const settings: Setting[] = []
@@ -104,7 +104,10 @@ for (const { flag, format } of options)
 for (const flag of negated.keys()) known[flag] = { type: 'boolean' }
 const flagNames = Object.keys(known)
 
-/** This project's flags for one of another server, that of `cllm serve` first; an empty one: none is needed. */
+/**
+ * This project's flags for a flag of another server, those of `cllm serve` first. An empty text: no flag takes its
+ * place.
+ */
 function ownFlags(other: string): string[] {
   const others = readData('other-flags') as Readonly<Record<string, readonly string[]>>
   return Object.keys(others).filter((flag) => others[flag]?.includes(other))
@@ -140,7 +143,7 @@ export function unknownFlag(written: string, own: readonly string[]): string {
   if (other === '') return `unknown flag ${written}: docs/coming-from.md says what takes its place`
   const nearest = others.find((flag) => own.includes(flag)) ?? nearestName(name, own)
   if (nearest !== undefined) return `unknown flag ${written}; did you mean --${nearest}?`
-  // Whoever takes the wrong command seldom writes the flag wrong, too: with more errors another thing is meant.
+  // A flag of another command is seldom misspelt as well: with more than one wrong letter, something else is meant.
   const servers = other ?? nearestName(name, flagNames, 1)
   return `unknown flag ${written}${servers === undefined ? '' : `; \`cllm serve\` has --${servers}`}`
 }
@@ -161,7 +164,7 @@ export function readFlagsLayer(argv: readonly string[], own: readonly string[] =
   const settings = new Map<string, Setting>()
   const problems: string[] = []
   let file: string | undefined
-  /** The argument with the last unknown flag: its letters are tokens of their own, and one problem. */
+  /** The argument with the last unknown flag: its letters are separate tokens, but one problem. */
   let unknownAt: number | undefined
   /** The argument that is probably the value of a wrong flag, and so no problem of its own. */
   let valueAt: number | undefined
@@ -187,7 +190,7 @@ export function readFlagsLayer(argv: readonly string[], own: readonly string[] =
     const problem = valueProblem(token)
     if (problem !== undefined) {
       problems.push(problem)
-      // what was read as its value may be a flag with a value
+      // What was read as its value may be a flag with a value.
       if (value !== '') valueAt = index + 2
       continue
     }
@@ -196,7 +199,7 @@ export function readFlagsLayer(argv: readonly string[], own: readonly string[] =
       file = value
       continue
     }
-    // `--model NAME=SPEC` is one of several that are served
+    // `--model NAME=SPEC` adds one of several models.
     const served = option.path === 'model.spec' ? readModel(value ?? '') : undefined
     const path = served === undefined ? option.path : 'models.served'
     let given: unknown = value === undefined ? true : option.format.parse(value)

@@ -24,11 +24,11 @@ export interface ConfigInput {
   /** The names of the command's other flags, which it has read. Default: none. */
   readonly own?: readonly string[]
   readonly env: NodeJS.ProcessEnv
-  /** Whether the command opens a server, whose address and keys are to fit. Default: true. */
+  /** Whether the command opens a server, whose address and keys are checked then. Default: true. */
   readonly listens?: boolean
   /** Base folder for relative paths in flags and the environment. Default: this process's. */
   readonly cwd?: string
-  /** Settings of a program, over all others. Default: none. */
+  /** Settings that a program passes; they override all others. Default: none. */
   readonly given?: readonly Layer[]
   /** Reads the text of a file. Default: from the disk. */
   readonly readFile?: (file: string) => string

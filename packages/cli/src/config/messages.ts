@@ -8,7 +8,7 @@ export const describeValue = (value: unknown): string => {
   if (value === null || value === undefined) return 'nothing'
   if (typeof value === 'number') return String(value)
   const named = (_: string, each: unknown) => (typeof each === 'function' ? 'a function' : each)
-  // A program may give what JSON has no words for.
+  // A program may pass values that JSON cannot express.
   const json = attempt(() => JSON.stringify(value, named)) ?? inspect(value, { depth: 0 })
   return json.length > longest ? `${json.slice(0, longest)}…` : json
 }
@@ -18,10 +18,10 @@ export const suggestion = (name: string, candidates: Iterable<string>): string =
   didYouMean(name, candidates, String)
 
 /**
- * What an action returns.
+ * Returns the result of an action, or explains its failure.
  *
- * @param problem - the message when it throws, before its reason
- * @param advice - what the message says behind the reason; default: nothing
+ * @param problem - the message if it throws, before the reason
+ * @param advice - the message's end, behind the reason; default: nothing
  * @throws `invalid_configuration`
  */
 export function orInvalid<T>(action: () => T, problem: string, advice = ''): T {
@@ -33,7 +33,7 @@ export function orInvalid<T>(action: () => T, problem: string, advice = ''): T {
   }
 }
 
-/** Why something failed: what the system says in codes is said in words, with the file that it names. */
+/** Why something failed: the system's error codes in words, with the file that they concern. */
 export function reasonOf(cause: unknown): string {
   const { code, path } = cause as Partial<NodeJS.ErrnoException>
   const where = path === undefined ? '' : `: ${path}`

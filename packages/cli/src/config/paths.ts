@@ -6,7 +6,7 @@ import { orInvalid } from './messages.js'
 import { format, splitAtCommas, type ValueFormat } from './options/value-format.js'
 
 /**
- * The user's home folder, also where `HOME` is empty: its files would come into the working folder.
+ * The user's home folder. With an empty `HOME`, its files would end up in the working folder, so the system is asked.
  *
  * @throws `invalid_configuration` when there is none
  */
@@ -17,14 +17,14 @@ export const homeFolder = (): string =>
 export const resolvePath = (value: string | null, folder: string): string | null =>
   value === null ? value : path.resolve(folder, value)
 
-/** In place of a folder: the server of the cluster. */
+/** Stands for the cluster's server in place of a folder. */
 export const ofCluster = 'cluster'
 
-/** The same for a folder, which can also be the cluster's server. */
+/** {@link resolvePath} for a folder, which can also be the cluster's server. */
 export const resolveShared = (value: string | null, folder: string): string | null =>
   value === ofCluster ? value : resolvePath(value, folder)
 
-/** The same for a projector, which can also be `auto` or `none`. */
+/** {@link resolvePath} for a projector, which can also be `auto` or `none`. */
 export const resolveProjector = (value: string | null, folder: string): string | null => {
   if (value === 'none') return null
   return value === 'auto' ? value : resolvePath(value, folder)
@@ -37,15 +37,15 @@ export const schemeOf = (spec: string): string | undefined =>
 const isPath = (spec: string) => schemeOf(spec) === undefined && /[/\\]|\.gguf$/i.test(spec)
 
 /**
- * The same for a model's spec, which can also be a catalog name, `hf:owner/repo` or `scheme:rest`.
- * `~/` is the user's home folder: no shell expands it in a file or in `--model=~/…`.
+ * {@link resolvePath} for a model's spec, which can also be a catalog name, `hf:owner/repo` or `scheme:rest`. `~/` is
+ * the user's home folder: no shell expands it in a file or in `--model=~/…`.
  */
 export const resolveModelSpec = (spec: string, folder: string): string => {
   if (/^~[/\\]/.test(spec)) return path.join(homeFolder(), spec.slice(2))
   return isPath(spec) ? path.resolve(folder, spec) : spec
 }
 
-/** The same for a plugin, which can also be the name of a package. */
+/** {@link resolvePath} for a plugin, which can also be the name of a package. */
 export const resolvePluginName = (use: string, folder: string): string =>
   /^\.{0,2}[/\\]/.test(use) ? path.resolve(folder, use) : use
 
@@ -53,7 +53,7 @@ export const resolvePluginName = (use: string, folder: string): string =>
 export const readData = (name: string): unknown =>
   JSON.parse(readFileSync(new URL(`../../data/${name}.json`, import.meta.url), 'utf8'))
 
-/** The chat templates that llama-server knows by name; they write what its own do. */
+/** The chat templates that llama-server knows by name; they make the same prompts as its own. */
 const templates = readData('chat-templates') as Readonly<Record<string, string>>
 
 /** The names for `--chat-template NAME`, in the order of the alphabet. */
@@ -65,7 +65,10 @@ export const namedTemplate = (name: string): string | undefined => ownEntry(temp
 /** Whether a chat template is given as Jinja and not as a file. */
 const isInlineTemplate = (template: string): boolean => /\{\{|\{%/.test(template)
 
-/** Whether it is given as text without Jinja, which is every prompt then: words without a path or an ending. */
+/**
+ * Whether a chat template is text without Jinja, which then is every prompt: words that look like neither a path nor a
+ * file.
+ */
 export const isPlainTemplate = (template: string): boolean =>
   /\s/.test(template) && !/[/\\]|\.\w+$/.test(template)
 
@@ -91,7 +94,7 @@ export const readChatTemplate = (template: string | null = null): string | undef
   return namedTemplate(template) ?? orInvalid(() => readFileSync(template, 'utf8'), problem)
 }
 
-/** Of `NAME=PATH[:SCALE]`. */
+/** Matches `NAME=PATH[:SCALE]`. */
 const pattern = /^([\w.-]{1,64})=(.+?)(?::([+-]?(?:\d+\.?\d*|\.\d+)))?$/
 
 /** An adapter as the configuration has it; undefined for another text. */

@@ -55,7 +55,7 @@ const changed = <From, To>(
   change: (value: From, name: string) => To,
 ) => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value, name)]))
 
-/** A model with other values of its settings. What is none stays, to be told of. */
+/** A model with changed values of its settings. Unknown settings stay, to be reported. */
 const withSettings = (
   model: Readonly<Record<string, unknown>>,
   change: (option: PlacedOption, value: unknown) => unknown,
@@ -75,7 +75,7 @@ export const normalizeServed = (value: unknown): unknown => {
   })
 }
 
-/** Makes the paths in the models absolute. What has the wrong type stays, to be told of. */
+/** Makes the paths in the models absolute. Values of a wrong type stay, to be reported. */
 export const resolveServed = (
   models: Readonly<Record<string, ServedModel>>,
   folder: string,
@@ -126,7 +126,7 @@ export const presets = () =>
     placeholder: 'JSON',
   })
 
-/** Problems with presets, each with its place. */
+/** Problems with presets, each with the name of its preset. */
 export function checkPresets(label: string, all: Readonly<Record<string, PresetSettings>>) {
   return Object.entries(all).flatMap(([name, preset]) =>
     [...problemsOf(preset)].map((problem) => `${label}: ${name}: ${problem}`),
@@ -159,7 +159,7 @@ function* problemsOf(preset: PresetSettings): Generator<string> {
   }
 }
 
-/** The presets for the server. */
+/** Converts presets for the server. */
 export const toPresets = (all: Readonly<Record<string, PresetSettings>>): readonly ModelPreset[] =>
   Object.entries(all).map(([name, { from, system, parameters = {} }]) => ({
     name,
@@ -172,7 +172,7 @@ const { hang_timeout: _, prepare_timeout: __, ...perModel } = engineOptions
 const { spec, chat_template } = modelOptions
 const keep_alive = option(keepAlive(), '5m').describe('How long it stays in memory.')
 
-/** What one of several models may set, by name. */
+/** The settings that one of several models may have, by name. */
 export const settingsOfModel: ReadonlyMap<string, PlacedOption> = new Map(
   placeOptions({ spec, chat_template, keep_alive, ...perModel }).map((one) => [one.path, one]),
 )

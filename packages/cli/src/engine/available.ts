@@ -31,9 +31,9 @@ function ratio(text: string): number {
 
 /**
  * The size of libuv's thread pool in a process that computes with llama.cpp. On the CPU one thread is best: each
- * further one runs its decodes on cold caches (20 to 25 ms a token instead of 15 were measured). On a
- * GPU a pass may wait there while a file is read or a state is saved, and where node-llama-cpp's addon samples, it does
- * so on four.
+ * further one runs its decodes on cold caches (20 to 25 ms a token instead of 15 were measured). On a GPU it is four,
+ * as a pass may wait for a thread while a file is read or a state is saved, and as node-llama-cpp's addon samples on
+ * four.
  *
  * @param gpu - as `cllm serve --gpu` takes it
  */
@@ -72,15 +72,15 @@ export function availableMemory(
 
 const mebibyte = 2 ** 20
 const mostBytes = 8192 * mebibyte
-/** The share of the free memory that the caches take where nothing is set. */
+/** The share of the free memory that the caches take by default. */
 const freeShare = 1 / 4
 
 /**
  * Bytes of an engine's cache in RAM.
  *
- * @param setting - of all engines together, in MiB, or `auto`
+ * @param setting - for all engines together, in MiB, or `auto`
  * @param free - bytes that are free when the model is loaded
- * @param engines - that share them
+ * @param engines - number of engines that share the memory
  */
 export function cacheSize(setting: number | 'auto', free: number, engines: number): number {
   const all = setting === 'auto' ? Math.min(mostBytes, free * freeShare) : setting * mebibyte

@@ -59,7 +59,7 @@ async function start(settings: EngineSettings): Promise<void> {
     const backend = await registry.createBackend(settings.backendName, settings.backend, context)
     await warmUp(backend)
     const fingerprint = await fingerprintOf(backend, settings.backend, library)
-    // What decides what an engine learns.
+    // What an engine learns depends on all of these.
     const { policy: policyName, policyOptions, draft } = settings
     const { speculative, proposerOptions } = settings.options
     const chosen = [settings.backend, draft, policyName, policyOptions]
@@ -67,7 +67,7 @@ async function start(settings: EngineSettings): Promise<void> {
     const kind = [fingerprint, availableCores(), engines, ...chosen, ...guesses]
     const learned = await openLearned(learnedFolder(process), kind, logger)
     const draftBackend = await openDraft(registry, settings, backend.limits, context)
-    // What unloaded models leave behind is one more.
+    // The states of unloaded models take one more share.
     const sharers = engines + Number(cache.unloaded !== undefined)
     const cacheRamBytes = cacheSize(cache.ram, availableMemory(settings.heldBytes), sharers)
     const options = { ...settings.options, cacheRamBytes }
@@ -119,7 +119,7 @@ async function openDraft(
 /**
  * Loads the adapters of the settings.
  *
- * @throws what loading one throws, unless those are left out
+ * @throws what loading one throws, unless the settings skip those
  */
 async function loadAdapters(engine: Engine, settings: EngineSettings, logger: Logger) {
   const { adapters = [], skipsAdapters = false } = settings
@@ -145,9 +145,9 @@ async function warmUp(backend: Backend): Promise<void> {
 }
 
 /**
- * The memory of an engine's cache, and its files where there are to be any.
+ * The memory of an engine's cache, and its files if any are configured.
  *
- * @param ramBytes - of the cache; what unloaded models leave behind takes as much at most
+ * @param ramBytes - of the cache; also the limit of the states of unloaded models
  */
 function stateFilesOf(
   { disk, unloaded, slotFolder, key }: CacheSettings,

@@ -63,16 +63,16 @@ async function keepFile(file: string, content: object, pattern: RegExp, most: nu
   for (const { path } of newestFirst.slice(most - 1)) await rm(path, { force: true })
 }
 
-/** How many files a folder has, and bytes each of them. */
+/** Most files of the folder, and most bytes of each. */
 const [mostFiles, mostBytes] = [64, 65_536]
 
 const ours = /^[0-9a-f]{32}\.json(\.[0-9a-f-]{36}\.part)?$/
 
 /**
- * Opens the file with what engines of one kind learned. What is wrong with it, or with its folder, is a line at `debug`
- * and nothing else.
+ * Opens the file with what engines of one kind learned. A problem with it, or with its folder, is only logged, at
+ * `debug`.
  *
- * @param kind - all that what is learned depends on: machine, library, model and settings
+ * @param kind - everything that the learned values depend on: machine, library, model and settings
  */
 export async function openLearned(
   folder: string,

@@ -22,8 +22,8 @@ export function thisMachine(read: (file: string) => string = (file) => readFileS
 }
 
 /**
- * The libraries that `cllm native build` has built for this machine and `cllm gpu add` has fetched. Those that were
- * built for other versions or another CPU are left alone, with a warning.
+ * The libraries that `cllm native build` has built for this machine and `cllm gpu add` has fetched. Libraries for other
+ * versions or another CPU are not used, with a warning.
  */
 export async function findNativeLibraries(env: NodeJS.ProcessEnv, logger: Logger) {
   const folder = nativeFolder({ env })
@@ -38,23 +38,23 @@ export async function findNativeLibraries(env: NodeJS.ProcessEnv, logger: Logger
   return {
     /** llama.cpp, if it was the fastest. */
     library: build?.library,
-    /** The same with what encodes images, built here or installed. */
+    /** llama.cpp's library for images and sounds, built here or installed. */
     mediaLibrary: build?.media ?? packagedLibrary(machine),
-    /** Where libraries for GPUs are. */
+    /** The folder of libraries for GPUs. */
     gpuFolder: gpuFolder({ env }),
   }
 }
 
-/** Whether something encodes images and sounds here: without it a projector would be fetched for nothing. */
+/** Whether images and sounds can be encoded here: if not, a projector would be fetched for nothing. */
 export async function hasMediaLibrary(env: NodeJS.ProcessEnv): Promise<boolean> {
   // The engine's process warns of builds that do not fit.
   return (await findNativeLibraries(env, silentLogger)).mediaLibrary !== undefined
 }
 
-/** What of x86-64 a packaged library is compiled for. */
+/** The x86-64 instructions that a packaged library is compiled for. */
 const instructions = ['avx2', 'bmi2', 'f16c', 'fma']
 
-/** What encodes images, of the package for such machines: for those who have it, and no compiler. */
+/** The library for images and sounds in the npm package for such machines: for users who have it, and no compiler. */
 export function packagedLibrary(
   { platform, arch, features }: Machine,
   resolve: (name: string) => string = createRequire(import.meta.url).resolve,
@@ -70,11 +70,11 @@ function featuresIn(text: string): string[] {
 }
 
 /**
- * A short name of all that decides an engine's numbers: engines with equal ones compute the same. It is the
- * `system_fingerprint` of OpenAI's answers, and what requests of a cluster move by.
+ * A hash of everything that affects an engine's numbers: engines with equal fingerprints compute the same. It is the
+ * `system_fingerprint` of OpenAI's answers, and a cluster moves requests by it.
  *
  * @param options - the backend's
- * @param library - that of `cllm native build`, where it is used
+ * @param library - the library of `cllm native build`, if it is used
  */
 export async function fingerprintOf(
   { model, capabilities }: Pick<Backend, 'model' | 'capabilities'>,
@@ -99,11 +99,11 @@ export async function fingerprintOf(
     versions: currentVersions,
   }
   const text = JSON.stringify(Object.entries(parts).toSorted(([a], [b]) => (a < b ? -1 : 1)))
-  // begins as llama-server's do, whose clients look at the b
+  // Begins like llama-server's, whose clients look for the b.
   return `b0-${createHash('sha256').update(text).digest('hex').slice(0, 16)}`
 }
 
-/** A plug-in's model may be no file. */
+/** The hash of a file; null if it cannot be read, as a plug-in's model may be no file. */
 async function hashOrNone(path: string): Promise<string | null> {
   const hash = createHash('sha256')
   return await sampleFile(path, hash)

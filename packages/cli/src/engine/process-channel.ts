@@ -10,7 +10,7 @@ import {
 import type { PluginEntry, StateFolderOptions, Channel, FromEngine, ToEngine } from '@cllm/host'
 import type { LogSettings } from '../process/logger.js'
 
-// Without an import of code: an engine's process has nothing of the configuration or of HTTP.
+// Imports no code of the configuration or of HTTP, so that an engine's process loads neither.
 
 /** The built-in backend's name. */
 export const llamaCpp = 'llamacpp'
@@ -21,7 +21,7 @@ export interface EngineSettings {
   readonly backendName: string
   /** Its options, the model's path among them. */
   readonly backend: Readonly<Record<string, unknown>>
-  /** The options of the draft model's backend, which is of the same kind; default: there is none. */
+  /** The options of the draft model's backend, which has the same name; default: there is no draft model. */
   readonly draft?: Readonly<Record<string, unknown>>
   readonly policy: string
   readonly policyOptions: Readonly<Record<string, unknown>>
@@ -34,9 +34,9 @@ export interface EngineSettings {
   readonly log: LogSettings
   /** Adapters to load before the first request; default: none. */
   readonly adapters?: readonly AdapterSource[]
-  /** Whether the engine starts without those that cannot be loaded; default false. */
+  /** Whether the engine starts without adapters that cannot be loaded; default false. */
   readonly skipsAdapters?: boolean
-  /** What keeps what slots held; default: nothing does. */
+  /** Where the states of conversations without a slot are kept; default: nowhere. */
   readonly cache?: CacheSettings
   /** Bytes of RAM that other engines hold, which this one must not use; default 0. */
   readonly heldBytes?: number
@@ -50,11 +50,11 @@ export interface CacheSettings {
   readonly ram: number | 'auto'
   /** Files that survive a restart. */
   readonly disk?: StateFolderOptions
-  /** Folder in memory where states wait for their model while another one has its place; without `disk`. */
+  /** Folder in memory for the states of models that are unloaded for others; only without `disk`. */
   readonly unloaded?: string
   /** Folder of the files that clients name. */
   readonly slotFolder?: string
-  /** What files are encrypted with; default: they are not. */
+  /** Key that the files are encrypted with; default: they are not encrypted. */
   readonly key?: string
 }
 
@@ -70,12 +70,12 @@ export interface StartMessage {
   readonly settings: EngineSettings
 }
 
-/** A process that has not ended for this long after it was killed is left to itself. */
+/** Milliseconds after which a killed process that has not ended is left to itself. */
 const mostEndMs = 10_000
 
 /** An engine's process, with the parent's end of the channel to it. */
 export function childLink(child: ChildProcess, logger?: Logger, clock: Clock = systemClock) {
-  /** Ends it. One that waits for a device cannot end: it counts as ended, so that there is another one. */
+  /** Kills the process. One that waits for a device may not end: it then counts as ended, so that it is replaced. */
   const kill = (): void => {
     if (!child.kill('SIGKILL')) return
     const leave = clock.at(clock.now() + mostEndMs, () => {

@@ -74,7 +74,7 @@ export async function spawnEngine(
   const start = (): EngineLink => {
     const own = { adapters: adapters?.() ?? settings.adapters ?? [], skipsAdapters }
     const started = startChild({ ...settings, ...own, log }, env)
-    // A file that went after the first start ends no service.
+    // After the first start, a missing file of an adapter must not end the service.
     skipsAdapters = true
     child = started
     started.once('exit', () => (child = undefined))
@@ -100,7 +100,7 @@ export async function spawnEngine(
     const info = await client.ready()
     return { client, info, ended: client.gone, kill, setLogLevel, pid: () => child?.pid }
   } catch (error) {
-    // Its memory is free when the caller hears of the failure.
+    // The process has ended, and its memory is free, before the caller gets the failure.
     kill()
     await client.gone
     throwIfCancelled(signal)
@@ -141,12 +141,12 @@ const threadPoolOf = ({ backendName, backend }: EngineSettings): NodeJS.ProcessE
   backendName === llamaCpp ? { UV_THREADPOOL_SIZE: threadPool(backend['gpu']) } : {}
 
 /**
- * Instead of the parent's Node flags, such as a debugger's port. What a step leaves behind is little: V8's
- * own limit of 16 MiB for it only keeps more memory, and one thread is enough for what V8 does beside it.
+ * Node flags in place of the parent's, such as a debugger's port. A step makes little garbage: V8's young generation of
+ * 16 MiB would only keep more memory, and one thread is enough for V8's work in the background.
  */
 const smallHeap = ['--max-semi-space-size=1', '--v8-pool-size=1']
 
-/** glibc otherwise keeps memory for each thread; those that compute ask for none. */
+/** glibc otherwise keeps memory for each thread; the threads that compute allocate none. */
 const oneArena: NodeJS.ProcessEnv = { MALLOC_ARENA_MAX: '1' }
 
 function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProcess {
@@ -174,7 +174,7 @@ export async function joinEngines(
   logger: Logger,
   memoryBytes: number,
 ): Promise<LoadedModel> {
-  // A single engine does without the modules of a cluster.
+  // Imported here, as a single engine needs no module of a cluster.
   const { joinLocalWorkers } = await import('@cllm/cluster')
   const { client, gone } = joinLocalWorkers(
     engines.map((engine, index) => ({

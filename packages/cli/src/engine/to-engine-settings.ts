@@ -12,13 +12,13 @@ import { type CacheSettings, type EngineSettings, llamaCpp } from './process-cha
 export interface ModelToServe {
   /** The name that clients use. */
   readonly name: string
-  /** What it was found by, such as a name of the catalog. Default: its file. */
+  /** The spec that it was found by, such as a name of the catalog. Default: its file. */
   readonly spec?: string
   /** Its file. */
   readonly path: string
-  /** What was found for it to see or hear with. Default: nothing. */
+  /** The projector that was found for it. Default: none. */
   readonly projector?: string
-  /** The file of the model that guesses for it; default: `scheduler.speculative` is no model. */
+  /** The file of its draft model; default: none, as `scheduler.speculative` is no model. */
   readonly draftPath?: string
   readonly settings: OwnSettings
 }
@@ -57,7 +57,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
   }
 }
 
-/** Converts the configuration to how an engine's process is watched. */
+/** Converts the configuration to options for watching an engine's process. */
 export function toSupervisorOptions({ engine }: CllmConfig): Partial<SupervisorOptions> {
   return {
     hangTimeoutMs: engine.hang_timeout * 1000,
@@ -90,7 +90,7 @@ function ownEngine({ engine }: CllmConfig, settings: OwnSettings): CllmConfig['e
   return { ...engine, ...own }
 }
 
-/** The options that are given for the backend of a model alone. */
+/** The `backend_options` that apply to the backend of a model. */
 export function ownBackendOptions(config: CllmConfig, settings: OwnSettings) {
   const engine = ownEngine(config, settings)
   const isOther = engine.backend !== config.engine.backend
@@ -103,7 +103,7 @@ function toBackendOptions(
 ): EngineSettings['backend'] {
   const engine = ownEngine(config, settings)
   const isLlamaCpp = engine.backend === llamaCpp
-  // Threads that poll for the next pass would keep the cores from the draft model, and its from this one.
+  // Threads of one model that poll for its next pass would keep the cores from the other model.
   const pollsBeside = draftPath !== undefined && isLlamaCpp && engine.native !== 'addon'
   const sees = isLlamaCpp && engine.mmproj === 'auto' && projector !== undefined
   return {
@@ -117,7 +117,7 @@ function toBackendOptions(
   }
 }
 
-/** What a draft model has of the served one's options: all but what is about its text and its memory. */
+/** The options of a draft model: the served model's, without those about its text and its memory. */
 function toDraftOptions(config: CllmConfig, model: ModelToServe): EngineSettings['backend'] {
   const {
     chatTemplate: _,
@@ -134,7 +134,9 @@ type BackendOptions = Record<string, unknown>
 
 const toBackend = options.filter(({ path }) => path.startsWith('engine.'))
 
-/** The options of a backend that the settings of `engine` give; `isLlamaCpp`: also those of llama.cpp alone. */
+/**
+ * The backend's options that follow from the settings of `engine`; `isLlamaCpp`: also those that only llama.cpp has.
+ */
 function backendOptions(engine: EngineConfig, isLlamaCpp: boolean): BackendOptions {
   const given: BackendOptions = {}
   for (const { path, backend, llamaCpp } of toBackend) {
@@ -143,7 +145,7 @@ function backendOptions(engine: EngineConfig, isLlamaCpp: boolean): BackendOptio
     if (target !== undefined && isSet(value)) place(given, target, value)
   }
   if (!isLlamaCpp) return given
-  // Those whose values have another form than the settings.
+  // Options whose values have another form than their settings.
   const shares = engine.tensor_split.map(toShare)
   const tensors = [...overrides(engine)]
   if (shares.length > 0) place(given, 'placement.tensorSplit', shares)

@@ -7,7 +7,7 @@ import { attempt } from '@cllm/core'
 /** A folder in memory for the states of models that are unloaded for others. */
 export interface UnloadedStates {
   readonly folder: string
-  /** Removes it with all that is in it; nothing is written from then on. */
+  /** Removes the folder with its content; nothing is written from then on. */
   remove(): void
 }
 
@@ -15,13 +15,13 @@ export interface UnloadedStates {
 const memoryFolder = '/dev/shm'
 const prefix = 'cllm-states-'
 
-/** Beside each folder: whoever made it listens there, and is found from other containers, too. */
+/** The socket beside a folder: the process that made the folder listens there, visible to other containers, too. */
 const socketOf = (folder: string): string => `${folder}.sock`
 
 /** Makes a folder; undefined where the operating system has no files in memory. */
 export function openUnloadedStates(inMemory = memoryFolder): UnloadedStates | undefined {
   const folder = join(inMemory, `${prefix}${randomUUID()}`)
-  // Without one it is taken for left: no more than its states is lost.
+  // If listening fails, others take the folder for abandoned: no more than its states is lost.
   const alive = createServer((socket) => socket.destroy()).on('error', () => {})
   const close = (): void => {
     alive.close()
@@ -48,7 +48,7 @@ function removeLeft(folder: string): void {
   })
 }
 
-/** That of another user stays. */
+/** Removes a folder and its socket; those of another user stay. */
 function remove(folder: string): void {
   for (const path of [folder, socketOf(folder)]) {
     attempt(() => rmSync(path, { recursive: true, force: true })) // else its owner removes it

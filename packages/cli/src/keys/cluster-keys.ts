@@ -9,7 +9,7 @@ const sharedKeys = 'keys'
 const keysIn = (text: string | null): readonly ApiKey[] =>
   text === null ? [] : parseKeys(text, sharedKeys)
 
-/** Those that this version understands: a newer one's role or limit must not lock out who has any other key. */
+/** The keys that this version can read: a newer version's role or limit must not lock out the owners of other keys. */
 function readableIn(text: string | null, logger: Logger): readonly ApiKey[] {
   const { keys } = JSON.parse(text ?? '{"keys": []}') as { readonly keys: readonly ApiKey[] }
   return keys.flatMap((key) => {
@@ -24,7 +24,7 @@ function readableIn(text: string | null, logger: Logger): readonly ApiKey[] {
 }
 
 /**
- * Opens the keys of a cluster, beside those of this front. They stay valid while its server is away.
+ * Opens the keys of a cluster, besides those of this front. They stay valid while the cluster's server is unreachable.
  *
  * @throws `cluster_unavailable`
  */

@@ -26,8 +26,8 @@ export function readKeyFile(file: string): readonly ApiKey[] {
 }
 
 /**
- * Changes the keys in a file, which need not exist yet. Readers see the old or the new file. It keeps its rights and,
- * where this user may set it, its owner: an administrator's change must not lock the server out.
+ * Changes the keys in a file, which need not exist yet. Readers see the old or the new file. The file keeps its
+ * permissions and, if this user may set it, its owner: an administrator's change must not lock the server out.
  *
  * @throws `invalid_configuration` when the file cannot be read or written
  */
@@ -37,7 +37,7 @@ export async function updateKeyFile(
   change: (keys: readonly ApiKey[]) => readonly ApiKey[],
 ): Promise<void> {
   try {
-    // Behind a symbolic link, so that the link stays.
+    // The target of a symbolic link, so that the link stays.
     const path = statSync(file, { throwIfNoEntry: false }) ? realpathSync(file) : file
     await withLock(path, { signal }, async () => {
       const before = statSync(path, { throwIfNoEntry: false })
@@ -54,8 +54,8 @@ export async function updateKeyFile(
 }
 
 /**
- * Gives a file another one's owner and group, as far as this user may, and then its mode; without the group's
- * rights where the group is another one.
+ * Gives a file the owner and group of another file, as far as this user may, and then its mode; without the group's
+ * permissions if the group could not be set.
  */
 export function takeRights(
   file: string,
@@ -82,7 +82,7 @@ export function createKey(about: Omit<ApiKey, 'hash'>): { secret: string; key: A
 /** Where keys are kept. */
 interface KeyPlace {
   readonly read: () => Promise<readonly ApiKey[]>
-  /** What `change` throws leaves them as they were. */
+  /** Changes the keys; if `change` throws, they stay as they were. */
   readonly update: (change: (keys: readonly ApiKey[]) => readonly ApiKey[]) => Promise<void>
 }
 
@@ -118,7 +118,7 @@ export const keyStore = ({ read, update }: KeyPlace): KeyStore => ({
   },
 })
 
-/** A key with other limits; null takes one away. */
+/** A key with changed limits; null removes one. */
 function limited(key: ApiKey, changes: LimitChanges): ApiKey {
   const all = Object.entries({ ...key, ...changes }).filter(([, value]) => value !== null)
   return Object.fromEntries(all) as unknown as ApiKey
@@ -145,7 +145,7 @@ export interface OpenKeyRing extends KeyRing {
 /** Milliseconds to wait while another process changes the file. */
 const lockMs = 10_000
 
-/** How often the file is checked for changes. */
+/** Milliseconds between two checks of the file for changes. */
 const pollMs = 1000
 
 /**
@@ -170,10 +170,11 @@ export function openKeyRing(
     try {
       const version = versionOf(file)
       if (version === seen) return
-      // To open a pipe in its place could take for ever.
+      // It may be a pipe now, and opening one could block for ever.
       if (version === undefined) throw new Error(`${file} is no file any more`)
       keys = [...own, ...readKeyFile(file)]
-      // Only now: a file that cannot be read is tried again, as its rights may change and nothing else.
+      // Only after the file was read: an unreadable one is tried again, as new permissions would not change its
+      // version.
       seen = version
       told = undefined
       logger.info({ file, keys: keys.length }, 'reloaded the API keys')
@@ -201,7 +202,7 @@ function versionOf(file: string): string | undefined {
   return stats?.isFile() ? `${stats.mtimeMs} ${stats.size} ${stats.ino}` : undefined
 }
 
-/** The key that is set itself, if one is. */
+/** The key that is set by itself, without a file, if any. */
 function ownKeys(apiKey: string | null): ApiKey[] {
   if (apiKey === null) return []
   return [{ name: 'api-key', tenant: 'default', role: 'admin', hash: hashKey(apiKey) }]

@@ -1,6 +1,6 @@
 import type { InitializeHook, ResolveHook } from 'node:module'
 
-/** Modules whose packages are lent. */
+/** Modules that lend their packages to plug-ins. */
 let lenders: readonly string[] = []
 
 const lent = /^(?:@cllm\/[\w-]+|zod)(?:\/|$)/
@@ -10,7 +10,7 @@ export const initialize: InitializeHook<readonly string[]> = (from) => {
   lenders = from
 }
 
-/** Finds what a module imports; where it has no such package, that of a lender. */
+/** Resolves an import; a module without that package gets a lender's. */
 export const resolve: ResolveHook = async (specifier, context, next) => {
   try {
     return await next(specifier, context)

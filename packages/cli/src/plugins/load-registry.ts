@@ -37,8 +37,8 @@ export async function policiesOf(plugins: readonly string[]): Promise<PluginRegi
 }
 
 /**
- * Loads plug-ins. Those that are one file in any folder may import `@cllm/…` and `zod`: where they have no packages
- * of their own, they get those that cLLM runs with.
+ * Loads plug-ins. A plug-in that is a single file in any folder may import `@cllm/…` and `zod`: if it has no packages
+ * of its own, it gets those that cLLM runs with.
  *
  * @param from - the folder from which their names are resolved
  */
@@ -58,7 +58,7 @@ export async function loadLending(
 
 let areLent = false
 
-/** Whether a plug-in finds `@cllm/core` by itself. What is given by name is installed, with what it needs. */
+/** Whether a plug-in finds `@cllm/core` by itself. A plug-in given by name is installed, with its dependencies. */
 function hasPackages({ use }: PluginEntry, folder: string): boolean {
   if (!use.startsWith('.') && !isAbsolute(use)) return true
   try {

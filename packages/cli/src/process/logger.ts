@@ -44,7 +44,7 @@ function open(file: string | null, terminal: LogTerminal): Pick<LogLines, 'write
   }
 }
 
-/** Without control characters, which could steer the terminal; a message may have lines. */
+/** Replaces control characters, which could control the terminal; a message may have line breaks. */
 const plain = (_name: string, value: unknown): unknown =>
   typeof value === 'string' ? value.replaceAll(/(?!\n)\p{Cc}/gu, ' ') : value
 
@@ -63,8 +63,8 @@ export const createLogger = (
 }
 
 /**
- * Logs what nothing catches and so ends this process, such as a rejection in a plug-in that nobody waits for. It
- * ends all the same; the result ends the listening.
+ * Logs errors that nothing catches and that end this process, such as a rejection in a plug-in that nobody awaits. The
+ * process ends all the same. Returns a function that stops the listening.
  */
 export function tellUncaught(logger: Logger): () => void {
   const tell = (error: unknown): void => {
@@ -77,7 +77,7 @@ export function tellUncaught(logger: Logger): () => void {
   return () => void process.off('uncaughtExceptionMonitor', tell)
 }
 
-/** The level of this process's logger; it sets those of other processes, too. */
+/** The level of this process's logger; setting it also tells the other processes. */
 export function everyLevel(own: LogLevelControl, tell: (level: string) => void): LogLevelControl {
   return {
     get level() {
@@ -91,7 +91,7 @@ export function everyLevel(own: LogLevelControl, tell: (level: string) => void):
 }
 
 const standardError = 2
-/** Milliseconds until a pipe that is full is tried again. */
+/** Milliseconds before a full pipe is tried again. */
 const patienceMs = 20
 
 /** What {@link LogLines} writes with; the default is `fs.writeSync`. */
@@ -102,9 +102,9 @@ type WriteBytes = (fd: number, bytes: Uint8Array) => number
  * cannot be written, as on a full disk, is lost, and never an error: the log must not fail what it tells of.
  */
 export class LogLines {
-  /** Whether the last write failed; said once. */
+  /** Whether the last write failed, which is reported once. */
   #isFailing = false
-  /** Whether a part of a line stands at the end. */
+  /** Whether the output ends with a part of a line. */
   #isTorn = false
 
   constructor(
@@ -212,7 +212,7 @@ const rest = (fields: Readonly<Record<string, unknown>>): string =>
       .join(''),
   )
 
-/** In one line. */
+/** A value in one line. */
 const shown = (value: unknown): string =>
   typeof value === 'number'
     ? String(Number(value.toPrecision(Math.max(3, String(Math.trunc(value)).length))))

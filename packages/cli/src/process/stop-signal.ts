@@ -16,17 +16,16 @@ const passedOnMs = 500
 
 let interruptsIgnored = 0
 
-/** Lets another program of this terminal have Ctrl-C for itself, until the result is called. */
+/** Leaves Ctrl-C to another program in this terminal, until the returned function is called. */
 export function ignoreInterrupts(): () => void {
   interruptsIgnored++
   return () => void interruptsIgnored--
 }
 
 /**
- * Listens for SIGINT and SIGTERM, and on Windows for what comes in their place; no other file does. The
- * first one aborts the returned signal, so that the command can finish cleanly. The next one ends the
- * process at once, with the exit code of that signal. If a parent started this process over IPC, its end
- * counts as the first one.
+ * Listens for SIGINT and SIGTERM, and for their counterparts on Windows; no other file does. The first one aborts the
+ * returned signal, so that the command can finish cleanly. The next one ends the process at once, with the exit code of
+ * that signal. If a parent started this process over IPC, its end counts as the first one.
  *
  * The listeners stay: libraries such as `signal-exit` end a process in which nothing else listens.
  */
@@ -60,7 +59,7 @@ export function ignoreStopSignals(): void {
   for (const [name] of endingSignals(process.platform)) process.on(name, () => {})
 }
 
-/** What `work` resolves to; undefined where the signal is aborted before, which is no failure. */
+/** The result of `work`; undefined if it fails once the signal is aborted, which is no failure. */
 export async function unlessStopped<T>(signal: AbortSignal, work: Promise<T>) {
   try {
     return await work
@@ -70,7 +69,7 @@ export async function unlessStopped<T>(signal: AbortSignal, work: Promise<T>) {
   }
 }
 
-/** Resolves when the signal is aborted, to nothing: beside reasons to end, it is none. */
+/** Resolves to undefined when the signal is aborted: in a race with reasons for an end, that is none. */
 export async function stopped(signal: AbortSignal): Promise<undefined> {
   if (signal.aborted) return
   await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
@@ -78,15 +77,15 @@ export async function stopped(signal: AbortSignal): Promise<undefined> {
 
 const kills = new Set<() => void>()
 
-/** One listener for all of them: Node warns of more than ten. */
+/** One listener that calls them all: Node warns of more than ten. */
 const killAll = (): void => {
   for (const kill of kills) kill()
 }
 
 /**
- * Ends a child process when this one ends, as it would not while it hangs.
+ * Calls `kill` when this process ends, to end a child process: a child that hangs would not notice.
  *
- * @returns a function for when it has ended
+ * @returns a function to call when the child has ended
  */
 export function killAtExit(kill: () => void): () => void {
   if (kills.size === 0) process.on('exit', killAll)

@@ -33,19 +33,19 @@ export function terminalBar(output: Output, format: string, options: CliProgress
   return new SingleBar(own, Presets.shades_classic)
 }
 
-/** Shows how far something is. */
+/** Shows progress. */
 interface Meter {
-  /** @param values - what the bar's format names besides the usual */
+  /** @param values - further values that the bar's format names */
   readonly update: (done: number, total: number, values?: Readonly<Record<string, string>>) => void
-  /** Ends it, and restores the terminal; what is updated later is another. */
+  /** Ends the bar, and restores the terminal; a later update starts a new one. */
   readonly stop: () => void
 }
 
 /**
- * A bar on a terminal, elsewhere a line now and then.
+ * Progress as a bar on a terminal, elsewhere as a line now and then.
  *
- * @param parts - how many lines there are for the whole
- * @param line - a line, of the percent done and the total
+ * @param parts - the number of lines for the whole
+ * @param line - makes a line from the percentage done and the total
  */
 export function meterOn(
   output: Output,

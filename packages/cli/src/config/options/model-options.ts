@@ -75,7 +75,7 @@ type OptionName = {
   [Name in SamplingNumber]: Fields[Name] extends { option: string } ? Name : never
 }[SamplingNumber]
 
-/** The native API's own, where the engine has another. */
+/** Defaults of the native API that differ from the engine's. */
 const native: Readonly<Partial<Record<SamplingNumber, number>>> = { topP: 0.9 }
 
 /** An option for each sampling parameter that may have one. */

@@ -25,7 +25,7 @@ type SloSetting = Readonly<Record<string, unknown>>
 const figures = ['ttft', 'itl']
 const groups = ['tenants', 'priorities']
 
-/** Times such as `300ms` become milliseconds; what is wrong stays as it is, for the check. */
+/** Converts times such as `300ms` to milliseconds; invalid values stay, for the check to report. */
 const milliseconds = (given: unknown): unknown => {
   if (isRecord(given)) {
     const all = Object.entries(given).map(([name, limit]) => [name, milliseconds(limit)])
@@ -58,7 +58,7 @@ const parse = (text: string): unknown => {
 const slo = (): ValueFormat<SloSetting> =>
   format('limits such as ttft:300ms,itl:30ms', isSlo, { parse, placeholder: 'LIMITS' })
 
-/** Makes milliseconds of the times in {@link slo}. */
+/** Converts the times in {@link slo} to milliseconds. */
 const normalizeSlo = (value: unknown): unknown =>
   milliseconds(typeof value === 'string' ? parse(value) : value)
 
@@ -112,7 +112,7 @@ export const schedulerOptions = {
   ),
 }
 
-/** The options for what slots held and others may want again: the branch `cache` of the schema. */
+/** The options for reusing what slots held, in RAM and on disk: the branch `cache` of the schema. */
 export const cacheOptions = {
   ram: option(orAuto(integer(0, Infinity, 'MIB')), 'auto', { flag: 'cache-ram' }).describe(
     'RAM for conversations that lost their slot, in MiB, shared by all models; their next request ' +

@@ -144,7 +144,7 @@ export const orAuto = <T>(inner: ValueFormat<T>): ValueFormat<T | 'auto'> => {
 export const orNone = <T>(inner: ValueFormat<T>): ValueFormat<T | null> =>
   format(inner.expected, (value) => value === null || accepts(inner, value), inner)
 
-/** JSON's `1e400` is no number that a setting can have, and would be read as infinity. */
+/** Refuses numbers such as `1e400`, which JSON allows and which would be read as infinity. */
 const refuseInfinity = (_name: string, value: unknown): unknown => {
   if (value === Infinity || value === -Infinity) throw new RangeError('it is too large')
   return value
@@ -162,7 +162,7 @@ export const isRecord = (value: unknown): value is Readonly<Record<string, unkno
 export const record = (): ValueFormat<Readonly<Record<string, unknown>>> =>
   format('names with their values', isRecord, { parse: parseJson, placeholder: 'JSON' })
 
-/** Names with a value of a kind each. */
+/** Names, each with a value of the same kind. */
 export const recordOf = <T>(
   expected: string,
   isOne: (value: unknown) => boolean,
