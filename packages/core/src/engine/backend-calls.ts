@@ -62,7 +62,10 @@ export function checkTokenizer(tokenizer: Tokenizer): void {
     const [token = 0] = synchronous(tokenizer.encode('hello'), 'encode')
     synchronous(tokenizer.isEndOfGeneration(token), 'isEndOfGeneration')
     const decoder = synchronous(tokenizer.createDecoder(), 'createDecoder')
-    const texts: readonly unknown[] = [synchronous(decoder.push(token), 'push'), decoder.end()]
+    const texts: readonly unknown[] = [
+      synchronous(decoder.push(token), 'push'),
+      synchronous(decoder.end(), 'end'),
+    ]
     if (texts.some((text) => typeof text !== 'string')) {
       throw new TypeError(`push and end of createDecoder returned ${texts.join(' and ')}, no texts`)
     }

@@ -163,6 +163,10 @@ t.test('a tokenizer that would answer with nothing is named at the start', (t) =
     [{ isEndOfGeneration: later }, /isEndOfGeneration returned a promise/],
     [{ createDecoder: rejects as never }, /createDecoder returned a promise/],
     [{ createDecoder: () => ({ push: later, end: nothing }) }, /push returned a promise/],
+    [
+      { createDecoder: () => ({ push: () => '', end: rejects as never }) },
+      /end returned a promise/,
+    ],
     [{ createDecoder: () => ({ push: () => '', end: nothing }) }, /returned {2}and , no texts/],
   ]
   for (const [changed, message] of wrong) {
