@@ -104,11 +104,15 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     failure: () => CllmError,
     urgency: ModelUrgency = this.options.urgency ?? {},
   ): Promise<Lease> {
-    const { keepAliveMs } = this.options
+    const { keepAliveMs, until: end } = this.options
     const until = this.#until
     const hold = async (wanted: AbortSignal | undefined) =>
       await this.loader.hold(this.model, { keepAliveMs, urgency, signal: wanted })
-    if (until === undefined) return await unlessAborted(hold(signal), signal, failure, giveBack)
+    if (until === undefined) {
+      // Without a signal of its own, a batch's call ends with the batch.
+      const wanted = signal ?? end
+      return await unlessAborted(hold(wanted), wanted, failure, giveBack)
+    }
     this.#leasing ??= hold(until)
       .then((lease) => this.#keep(lease, until))
       .catch((error: unknown) => {

@@ -255,6 +255,18 @@ t.test(
   },
 )
 
+t.test('a batch that is cancelled waits for no model', async (t) => {
+  const { pool, run, ask, models } = pooled({ maxLoaded: 1 }, { a: {}, b: {} })
+  await run(ask('b'))
+  const other = ask('b', 20)
+  const batch = new AbortController()
+  const line = pool.open('a', { until: batch.signal, urgency: { priority: batchPriority } })
+  const waiting = t.rejects(line.applyTemplate([]), { code: 'cancelled' })
+  batch.abort()
+  await run(Promise.all([waiting, other]))
+  t.same([models['a']?.loads, models['b']?.loads], [0, 1])
+})
+
 t.test('what a model loses is to be computed again, or read where it is saved', async (t) => {
   const lostMs = async (cache?: object): Promise<number> => {
     const source = { name: 'a', load: () => Promise.reject(new Error('unused')) }
