@@ -37,12 +37,12 @@ export function tell(io: CommandIo, asJson: boolean, found: unknown, text: () =>
   io.stdout.write(asJson ? `${JSON.stringify(found, undefined, 2)}\n` : text())
 }
 
-/** What a command line says. */
+/** A parsed command line. */
 interface Given<Table extends Flags> {
   readonly flags: Values<Table>
   /** The arguments that are no flags, in their order. */
   readonly words: readonly string[]
-  /** What stands behind `--`. */
+  /** The arguments behind `--`. */
   readonly rest: readonly string[]
 }
 
@@ -81,7 +81,7 @@ export function defineCommand<Table extends Flags, More extends readonly unknown
   }
 }
 
-/** Where what is for another program begins. */
+/** The index at which the arguments for another program begin. */
 function endOf(argv: readonly string[], usage: string): number {
   const at = usage.includes('[-- ') ? argv.indexOf('--') : -1
   return at === -1 ? argv.length : at

@@ -25,7 +25,7 @@ export function configFrom(
   return loadConfig({ argv, env, listens: false })
 }
 
-/** {@link modelsFolder} of the file that a flag names. */
+/** {@link modelsFolder} by the YAML file that a flag names. */
 export const folderFrom = ({ config }: { readonly config: string | undefined }, io: CommandIo) =>
   modelsFolder(configFrom({ config }, io), io.env)
 

@@ -78,7 +78,7 @@ export type Flags = Readonly<Record<string, Flag<unknown>>>
  * Parses a command line by a table of flags.
  *
  * @param onWord - takes each argument that is no flag. Default: there must be none
- * @param hint - said of a flag that is unknown
+ * @param hint - the end of the message about an unknown flag
  * @throws `invalid_configuration` naming the flag, the expected value and the given one
  */
 export function parseFlags<Table extends Flags>(

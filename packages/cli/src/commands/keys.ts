@@ -92,7 +92,10 @@ const limitsIn = <T>(flags: Readonly<Record<LimitFlag, T>>) =>
     tokensPerMonth: flags['tokens-per-month'],
   })
 
-/** Uses the keys of a cluster where its URL is given and no file is, or by a flag; `where` names the place. */
+/**
+ * Uses the keys of a cluster if a flag gives its URL, or the configuration has a URL and no file; otherwise those of
+ * the file. `where` names the place.
+ */
 async function withKeys<T>(
   flags: Values<typeof fileFlags>,
   io: CommandIo,

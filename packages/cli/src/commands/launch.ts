@@ -21,7 +21,7 @@ interface AgentTarget {
   readonly contextSize: number | undefined
   /** What the model takes: `text`, `image`, `audio`; undefined: the server does not say. */
   readonly inputs: readonly string[] | undefined
-  /** Where the server asks for none, some text: agents insist on a key. */
+  /** If the server needs none, any text: agents insist on a key. */
   readonly apiKey: string
 }
 
@@ -51,7 +51,7 @@ export const agents: Readonly<Record<string, Agent>> = {
       env: {
         ANTHROPIC_BASE_URL: url,
         ANTHROPIC_AUTH_TOKEN: apiKey,
-        // An own key of the user's would go before the token.
+        // The user's own key would take precedence over the token.
         ANTHROPIC_API_KEY: '',
         ANTHROPIC_MODEL: model,
         ANTHROPIC_DEFAULT_OPUS_MODEL: model,
@@ -75,7 +75,7 @@ export const agents: Readonly<Record<string, Agent>> = {
         'model_providers.cllm.wire_api="responses"',
         'model_providers.cllm.env_key="CLLM_AGENT_KEY"',
         `model=${JSON.stringify(model)}`,
-        // else it runs into the end instead of summing up before
+        // Otherwise it runs into the limit instead of summarizing before.
         ...(contextSize === undefined ? [] : [`model_context_window=${contextSize}`]),
       ].flatMap((setting) => ['-c', setting]),
     }),
@@ -86,7 +86,7 @@ export const agents: Readonly<Record<string, Agent>> = {
     setup: ({ url, model, contextSize: context, inputs, apiKey }) => {
       const shape = defined({
         limit: context && { context, output: Math.ceil(context / 4) },
-        // else it shows the model no images
+        // Otherwise it shows the model no images.
         modalities: inputs && { input: inputs, output: ['text'] },
       })
       const provider = {
@@ -107,7 +107,7 @@ export const agents: Readonly<Record<string, Agent>> = {
   qwen: {
     program: 'qwen',
     install: 'npm install -g @qwen-code/qwen-code',
-    // by arguments: its own settings go before variables
+    // By arguments: its own settings take precedence over variables.
     setup: ({ url, model, apiKey }) => ({
       env: { OPENAI_API_KEY: apiKey },
       args: ['--auth-type', 'openai', '--openai-base-url', `${url}/v1`, '--model', model],
@@ -128,7 +128,7 @@ export const agents: Readonly<Record<string, Agent>> = {
   },
 }
 
-/** An agent's prompt is long, and it asks for a few things at once. */
+/** Flags of a server for agents: their prompts are long, and they send a few requests at once. */
 const forAgents = ['--slots', '2', '--ctx-size', '32768', '--body-limit', '33554432'] as const
 
 const names = Object.keys(agents).join(', ')
@@ -149,7 +149,7 @@ the running server, or starts one if none serves the model. Arguments after \`--
     if (agent === undefined) {
       throw wrong(`unknown agent ${name}${suggestion(name, Object.keys(agents))}: one of ${names}`)
     }
-    // Before a model is loaded, or downloaded, in vain.
+    // Checked before a model is loaded, or downloaded, in vain.
     if (!isInstalled(agent, io)) throw notInstalled(agent)
     const spec = flags.model ?? (await firstModel(flags, io))
     const server = await openServer(spec, flags, forAgents, io)
@@ -196,7 +196,7 @@ function notInstalled({ program, install }: Agent, cause?: unknown): CllmError {
   return new CllmError('invalid_configuration', message, { cause })
 }
 
-/** Runs it in this terminal, and returns its exit code. */
+/** Runs an agent in this terminal, and returns its exit code. */
 async function runAgent(agent: Agent, setup: AgentSetup, rest: readonly string[], io: CommandIo) {
   const { env, args = [] } = setup
   // On Windows npm installs programs as scripts, which need a shell and its quoting: cross-spawn knows.

@@ -71,7 +71,7 @@ function featuresIn(text: string): string[] {
 
 /**
  * A hash of everything that affects an engine's numbers: engines with equal fingerprints compute the same. It is the
- * `system_fingerprint` of OpenAI's answers, and a cluster moves requests by it.
+ * `system_fingerprint` of OpenAI's answers, and a cluster prefers equal ones when it moves a request.
  *
  * @param options - the backend's
  * @param library - the library of `cllm native build`, if it is used

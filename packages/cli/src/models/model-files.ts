@@ -55,7 +55,7 @@ export async function checkReadable(path: string): Promise<void> {
   await readStart(path, 'a file')
 }
 
-/** @throws Error where it is something else than a file: to open a pipe may take for ever */
+/** @throws Error if it is something else than a file: opening a pipe may block for ever */
 export function checkIsFile(path: string, expected: string): void {
   const found = statSync(path)
   const kind = found.isDirectory() ? 'folder' : 'pipe or a device'
@@ -90,8 +90,8 @@ export const projectorName = (model: string): string => `mmproj-${basename(model
 export const isProjector = (file: string): boolean => /mmproj/i.test(basename(file))
 
 /**
- * The projector in the folder of a model's file: the one of its name, whatever the quantizations, or the only one beside
- * the only model. Undefined: there is none, or it is not clear which.
+ * The projector in the folder of a model's file: the one with the model's name, whatever the quantizations, or the only
+ * one beside the only model. Undefined: there is none, or it is not clear which.
  */
 export function projectorBeside(model: string): string | undefined {
   const read = () => readdirSync(dirname(model)).filter((file) => /\.gguf$/i.test(file))
@@ -107,7 +107,7 @@ export function projectorBeside(model: string): string | undefined {
   return found === undefined || isProjector(model) ? undefined : join(dirname(model), found)
 }
 
-/** `SmolVLM2-2.2B-Instruct` of its files, in small letters: without quantization, `mmproj` and parts. */
+/** The model's name in a file's name, such as `smolvlm2-2.2b-instruct`: without quantization, `mmproj` and parts. */
 const stemOf = (file: string): string =>
   file
     .replace(/(-\d{5}-of-\d{5})?\.gguf$/i, '')
@@ -116,7 +116,7 @@ const stemOf = (file: string): string =>
     .filter((word) => !/^(mmproj|i?q\d\w*|b?f16|f32|mxfp4|ud)$/.test(word))
     .join('-')
 
-/** What {@link replaceFile} works with; the defaults are this machine's. */
+/** Options of {@link replaceFile}; the defaults are this machine's. */
 interface ReplaceFileOptions {
   readonly platform?: NodeJS.Platform
   readonly rename?: (from: string, to: string) => Promise<void>
@@ -126,8 +126,8 @@ interface ReplaceFileOptions {
 const inUse: ReadonlySet<string | undefined> = new Set(['EPERM', 'EACCES', 'EBUSY'])
 
 /**
- * Moves a file to a place where another may be; whoever reads there has the old or the new one. Windows refuses
- * that for as long as a reader, or a virus scanner, has the old one open: there it is tried for two seconds.
+ * Moves a file to a place where another may be; readers see the old or the new one. Windows refuses that while a
+ * reader, or a virus scanner, has the old one open: there it is tried for two seconds.
  *
  * @throws what the file system says at the last attempt
  */
@@ -147,10 +147,10 @@ export async function replaceFile(
 }
 
 /**
- * Writes a file that its owner alone can read, by way of another, of which nothing is left: on a full disk it would be
- * in the way.
+ * Writes a file that only its owner can read, by way of a temporary file, which is always removed: on a full disk it
+ * would be in the way.
  *
- * @param prepare - what to do with the other one before it is moved
+ * @param prepare - called with the temporary file before it is moved
  */
 export async function writeWhole(file: string, text: string, prepare?: (part: string) => void) {
   const part = `${file}.${randomUUID()}.part`

@@ -31,7 +31,7 @@ export type ModelSources = ReadonlyMap<string, ModelSource>
 export interface ResolvedModel {
   /** Absolute path of its file. */
   readonly path: string
-  /** Absolute path of what it sees or hears with. Absent: none is known. */
+  /** Absolute path of its projector for images or sounds. Absent: none is known. */
   readonly projector?: string
   /** Its name: the catalog's, the repository's, or the file's without `.gguf`. */
   readonly name: string
@@ -86,8 +86,8 @@ export function mayHaveProjector(spec: string): boolean {
 }
 
 /**
- * The projector of a catalog model, fetched like it. A model that is here already is served without one where it cannot be
- * had.
+ * The projector of a catalog model, fetched like the model. If that fails, a model that is downloaded already is served
+ * without it.
  */
 async function projectorOf(
   entry: CatalogEntry | undefined,
@@ -169,7 +169,7 @@ async function fetchFromSource(spec: string, scheme: string, options: FindOption
     path = Object(fetched).path
     if (typeof path !== 'string') throw new TypeError('fetch resolved to no { path } of a file')
   } catch (cause) {
-    // What ends because it is to end says nothing of the source.
+    // A failure after an abort says nothing about the source.
     if (CllmError.isInstance(cause) || signal.aborted) throw cause
     const message = `${spec}: the model source "${scheme}": ${messageOf(cause)}`
     throw new CllmError('model_unavailable', message, { details: { spec }, cause })

@@ -64,7 +64,7 @@ llama-batched-bench, so that the results can be compared.`,
     const slots = Math.max(...parallel)
     const settings = readModel({ ...flags, slots, 'ctx-size': contextSize })
     const host = await openHost(io)
-    // Before a model is loaded in vain.
+    // Checked before a model is loaded in vain.
     const policy = host.policies.createPolicy(flags.policy, {})
     const backend = await host.openBackend(settings)
     const engine = createEngine({ backend, policy })

@@ -49,7 +49,7 @@ export class SimulatedModels implements RequestService {
     }
     const models = names.map((name, index) => ({ name, load: async () => await load(index) }))
     const options = { maxLoaded, maxWaiting: Number.MAX_SAFE_INTEGER }
-    // The pool would go on with another scheduler where this one fails.
+    // Notes a failure, after which the pool would go on with another scheduler.
     const decide: ModelScheduler['decide'] = (models, now) => {
       try {
         const decision = scheduler.policy.decide(models, now)

@@ -7,12 +7,12 @@ export interface PrintOptions {
   /** Whether to show the model's reasoning, dimmed. */
   readonly showThinking: boolean
   readonly stdout: Output
-  /** Where it goes that an answer was cut off, and with `verbose` how fast it was. */
+  /** Where notes go: that an answer was cut off, and with `verbose` its speed. */
   readonly notes: Output
   readonly env: NodeJS.ProcessEnv
 }
 
-/** Asks, writes the answer while it arrives, and after it what its reader should know. */
+/** Asks, writes the answer while it arrives, and then notes for its reader. */
 export async function printAnswer(
   conversation: Conversation,
   question: string,
@@ -50,9 +50,9 @@ const styled = (text: string, ...styles: readonly string[]): string => {
 }
 
 /**
- * Writes an answer while it arrives. In a terminal that may have colours, headings and bold words of Markdown are
- * bold and code is coloured; all of its signs stay, dimmed, and what was written never changes. Until something
- * comes, a terminal counts the seconds.
+ * Writes an answer while it arrives. In a terminal that may have colours, headings and bold words of Markdown are bold
+ * and code is coloured; Markdown's signs stay, dimmed, and text once written never changes. Until the first text
+ * arrives, a terminal counts the seconds.
  */
 export class AnswerPrinter {
   readonly #markdown: MarkdownStyle | undefined
@@ -108,12 +108,12 @@ export class AnswerPrinter {
   }
 }
 
-/** Puts the styles of a terminal around Markdown that comes in pieces: each character once, and in its place. */
+/** Styles Markdown that comes in pieces for a terminal. Each character is written once, and in its place. */
 class MarkdownStyle {
-  /** What may yet become a sign, such as the first of two asterisks. */
+  /** The end of the text that may yet become a sign, such as the first of two asterisks. */
   #held = ''
   #isLineStart = true
-  /** What began the block of code, or the code in the line. */
+  /** The fence that began the block of code, and the sign that began code in the line. */
   #fence = ''
   #code = ''
   /** The style of the whole line. */

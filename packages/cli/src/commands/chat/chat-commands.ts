@@ -14,7 +14,7 @@ const formats: Readonly<Record<string, ValueFormat<unknown>>> = {
   seed: integer(0, 2 ** 32 - 1),
 }
 
-/** Ollama's names for the same. */
+/** Ollama's names for parameters that have another name here. */
 const others: Readonly<Record<string, string>> = {
   num_predict: 'max_tokens',
   repeat_penalty: 'repetition_penalty',
@@ -46,7 +46,7 @@ export function readParameter(
   }
 }
 
-/** What is wrong with a command. */
+/** The error of a wrong command. */
 const wrong = (message: string): CllmError => new CllmError('invalid_request', message)
 
 const help = `  /set          Change a setting
@@ -188,7 +188,7 @@ async function show(what: string, { conversation, client }: ChatContext): Promis
   }
 }
 
-/** What a message says; of an image, that there is one. */
+/** A message as text; images and sounds are only mentioned. */
 const textOf = (content: Message['content']): string =>
   typeof content === 'string'
     ? content

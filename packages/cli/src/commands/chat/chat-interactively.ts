@@ -11,7 +11,7 @@ import type { Conversation, Tools } from './conversation.js'
 const prompt = '>>> '
 const going = '... '
 
-/** Asks and answers in a terminal until somebody leaves. */
+/** Asks and answers in a terminal until the user leaves. */
 export async function chatInteractively(
   conversation: Conversation,
   client: ServerClient,
@@ -43,7 +43,7 @@ export async function chatInteractively(
         if (said === undefined) return
         output.write(said)
       } catch (error) {
-        // What goes wrong with one question does not end the chat.
+        // The failure of one question does not end the chat.
         if (signal.aborted) return
         output.write(`error: ${reasonOf(error)}\n`)
         if (conversation.hasMedia) output.write('what is attached goes with the next question\n')
@@ -56,7 +56,7 @@ export async function chatInteractively(
 }
 
 /**
- * The tools of the server's MCP servers, each call of which the person at the terminal agrees to or not.
+ * The tools of the server's MCP servers; the user at the terminal agrees to each call or refuses it.
  *
  * @throws CllmError where the server has none
  */
@@ -80,7 +80,7 @@ async function mcpTools(
         return made.content
       } catch (error) {
         if (stopped.aborted) throw error
-        // The model may call it in another way.
+        // The model gets the error, and may call the tool in another way.
         return CllmError.from(error).message
       }
     },
@@ -89,11 +89,11 @@ async function mcpTools(
 
 type ChatTerminal = ReturnType<typeof chatTerminal>
 
-/** What goes on: a paste, or lines of which the first begins with `"""`, up to the next one. */
+/** Inputs that begin with `"""`: one without the closing signs yet, and a whole one. */
 const open = /^\s*"""(?![^]*""")/
 const quoted = /^\s*"""([^]*)"""[^]*$/
 
-/** Asks a terminal to say where what is pasted begins and ends. */
+/** Asks a terminal to mark where pasted text begins and ends. */
 const [pasteOn, pasteOff] = ['\u001B[?2004h', '\u001B[?2004l']
 
 /** Reads inputs from a terminal, with history and editing: lines, or several that are pasted or in `"""`. */
@@ -164,7 +164,7 @@ function chatTerminal(input: Input, output: Output) {
     }
   })
   const terminal = {
-    /** The next input; undefined when there is no more or somebody leaves. */
+    /** The next input; undefined when there is no more or the user leaves. */
     async next(beginning: string): Promise<string | undefined> {
       show(typed === '' ? beginning : going)
       while (inputs.length === 0) {
@@ -191,8 +191,8 @@ function chatTerminal(input: Input, output: Output) {
       return /^\s*y(es)?\s*$/i.test(answer ?? '')
     },
     /**
-     * Runs something that Ctrl-C stops, by aborting the signal. What is typed meanwhile is not shown;
-     * whole inputs are the next ones.
+     * Runs something that Ctrl-C stops, by aborting the signal. What is typed meanwhile is not shown; whole inputs wait
+     * for their turn.
      */
     async stoppable(run: (signal: AbortSignal) => Promise<void>): Promise<void> {
       const controller = new AbortController()

@@ -25,13 +25,13 @@ const newCall = (id: string): ToolCall => {
   return { id, type: 'function', function: { name: '', arguments: '' } }
 }
 
-/** How an answer went, in the server's words. */
+/** The end of an answer, as the server reports it. */
 export interface AnswerEnd {
   readonly type: 'end'
   /** Such as `stop` or `length`. */
   readonly reason: string
   readonly usage: Usage
-  /** From the request's admission to its first token, and from that to the last. Default: not known. */
+  /** Milliseconds from the request's admission to its first token, and from that to the last. Default: not known. */
   readonly timings?: { readonly prompt_ms: number; readonly predicted_ms: number }
 }
 
@@ -100,7 +100,7 @@ export async function* streamAnswer(
   }
 }
 
-/** What an error in the middle of a stream has in place of a response. */
+/** Stands for the response when an error comes in the middle of a stream. */
 const streamFailure = { status: 500, statusText: 'the answer ended with an error' }
 
 /** A part of a message of `POST /v1/chat/completions`. */
@@ -113,7 +113,7 @@ const images = ['.png', '.jpg', '.jpeg', '.gif', '.bmp']
 const sounds = ['.wav', '.mp3', '.flac']
 
 /**
- * Reads an image or a sound for a message. What it is goes by its name; the server looks into it.
+ * Reads an image or a sound for a message. Its kind follows from the file's name; the server checks the content.
  *
  * @throws CllmError `invalid_request` for a file of another kind, or one that cannot be read
  */

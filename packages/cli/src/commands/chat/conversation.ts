@@ -30,7 +30,7 @@ export interface Tools {
   readonly run: (call: ToolCall['function'], signal: AbortSignal) => Promise<string>
 }
 
-/** What a conversation is kept as by `/save`. */
+/** A conversation as `/save` writes it. */
 export interface SavedConversation {
   readonly model: string
   readonly settings: ChatSettings
@@ -79,7 +79,7 @@ export class Conversation {
     this.#attached = []
   }
 
-  /** As `/save` writes it. */
+  /** The conversation as `/save` writes it. */
   saved(): SavedConversation {
     return { model: this.model, settings: this.settings, messages: this.#messages }
   }
@@ -131,7 +131,7 @@ export class Conversation {
         }
       }
     } catch (error) {
-      // What the model does not take, it would not take again.
+      // The model would refuse the same images and sounds again.
       if (CllmError.isInstance(error) && error.code === 'unsupported') this.#attached = []
       if (!signal.aborted) throw error
     }

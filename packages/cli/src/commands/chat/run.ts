@@ -106,7 +106,7 @@ async function questionOf(
   )
 }
 
-/** Aborted when no more can be written, as behind `| head` or on a full disk, which the process tells. */
+/** Aborted when no more can be written, as behind `| head` or on a full disk, which the process reports. */
 function brokenPipe(output: Output): AbortSignal {
   const controller = new AbortController()
   const stream = output as Partial<NodeJS.WriteStream>

@@ -37,7 +37,7 @@ export async function usingBus<T>(
   }
 }
 
-/** Paths of what the processes that load models do. */
+/** Paths of settings for processes that load models. */
 const ofWorkers = /^(model|engine|scheduler\.policy)\b/
 
 /** A name that no other process has or had. */

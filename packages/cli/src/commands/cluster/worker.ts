@@ -35,11 +35,11 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   if (Object.keys(config.models.served).length > 0) {
     throw wrong('models.served: a worker serves one model, which --model names')
   }
-  // One that was killed left it: probes would take this worker for ready while it loads its model.
+  // A killed worker may have left the file: probes would take this worker for ready while it loads its model.
   if (readyFile !== null) orInvalid(() => rmSync(readyFile, { force: true }), `${unusable} removed`)
   const parts = await prepareServing(loaded, io, true)
   const { logger } = parts
-  // A cluster that is not there is told before a model is fetched.
+  // An unreachable cluster is reported before a model is fetched.
   const bus = await connectBus(config.cluster, logger)
   const untell = tellUncaught(logger)
   try {
@@ -79,7 +79,7 @@ async function host(
   try {
     removeReadyFile = keepReadyFile(cluster.ready_file)
   } catch (error) {
-    // Without it a probe would end what others have begun to use.
+    // Without the file, a probe would end a worker that fronts have begun to use.
     await served.close()
     throw error
   }
@@ -97,20 +97,20 @@ async function host(
   return reason === undefined ? 0 : 1
 }
 
-/** Milliseconds between two writes. */
+/** Milliseconds between two writes of the file for probes. */
 const everyMs = 5000
 
 /**
- * Keeps a file for probes, if one is wanted: it is there from now on, and old if this process stands still.
+ * Keeps a file for probes, if one is configured: it is there from now on, and gets old if this process stands still.
  *
- * @returns removes it
+ * @returns a function that removes it
  * @throws `invalid_configuration` where it cannot be written
  */
 function keepReadyFile(file: string | null): () => void {
   if (file === null) return () => {}
   const write = () => writeFileSync(file, '')
   orInvalid(write, `${unusable} written`)
-  // Where it cannot be written it grows old, which is what it is for.
+  // If a write fails, the file gets old, and probes notice.
   const timer = setInterval(() => attempt(write), everyMs)
   timer.unref()
   return () => {

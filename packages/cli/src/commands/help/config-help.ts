@@ -37,7 +37,7 @@ const usual: ReadonlySet<string> = new Set(
 /**
  * The flags of the options, by section, for the help of commands that accept them.
  *
- * @param command - whose help it is, for a pointer to all flags; undefined: these are all
+ * @param command - lists the usual flags, with a hint to this command's whole help; undefined: lists all flags
  */
 export const configHelp = (command?: string): string => {
   const lines = [entry(`--${configFlag} FILE`, 'YAML file with these settings')]
@@ -64,7 +64,7 @@ export const configHelp = (command?: string): string => {
   return lines.join('\n')
 }
 
-/** The output of `cllm serve --help`, or with `all` flags. */
+/** The output of `cllm serve --help`, with the usual or with `all` flags. */
 export const help = (all: boolean): string => `Usage: cllm serve [flags]
 
 Serves a model over HTTP. Downloads it if necessary, loads it and warms it up, then prints

@@ -101,7 +101,7 @@ Files outside the folder for downloads are never deleted.`,
   },
 })
 
-/** Asks the running server, if there is one, to unload what it has of the file, under whatever name. */
+/** Asks the running server, if there is one, to unload the models that it has from the file, under any name. */
 async function unloadFrom(
   { name, path }: DownloadedModel,
   flags: Values<typeof serverFlags>,
@@ -112,7 +112,7 @@ async function unloadFrom(
   try {
     const done: string[] = []
     for (const { name: served, state } of await readModels(client, signal)) {
-      // With its adapters it is listed several times.
+      // A model with adapters is listed several times.
       const isDone = done.some((base) => served.startsWith(`${base}:`))
       if (state === 'unloaded' || isDone) continue
       if (served !== name && (await pathOf(client, served, signal)) !== path) continue
@@ -135,5 +135,5 @@ async function pathOf(client: ServerClient, model: string, signal: AbortSignal) 
   return data.model_path
 }
 
-/** No server runs here, or it does not serve the model. */
+/** Errors when no server runs here, or it does not serve the model. */
 const absent = ['target_unavailable', 'model_not_found', 'not_found', 'method_not_allowed']

@@ -57,7 +57,7 @@ function factsOf({ name, entry, path, shape }: KnownModel): Facts {
   }
 }
 
-/** As requests write it. */
+/** Sampling parameters, as requests write them. */
 function samplingText(sampling: Partial<SamplingParams> = {}): string | null {
   const named = samplingRows.flatMap(([name, { wire }]) =>
     name in sampling ? [`${wire} ${JSON.stringify(sampling[name])}`] : [],
@@ -183,7 +183,7 @@ function advice(spec: string, fitting: readonly Sizes[], layers: number | undefi
   return `run: cllm serve --model ${spec} --slots ${slots} --ctx-size ${contextSize}${more}\n`
 }
 
-/** Powers of two up to the training context, and that. */
+/** Powers of two up to the training context, and the training context itself. */
 function contextsOf({ trainingContext }: ModelShape): number[] {
   const sizes: number[] = []
   for (let size = least; size < trainingContext; size *= 2) sizes.push(size)

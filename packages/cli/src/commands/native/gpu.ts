@@ -50,7 +50,9 @@ it from the next start on. On Macs with Apple's processors, metal comes with cll
   },
 })
 
-/** Fetches the packages into a folder where no other process has; the first, by which they are found, comes last. */
+/**
+ * Fetches the packages into a folder, unless another process has. The first one, by which they are found, comes last.
+ */
 async function fetchInto(
   folder: string,
   kind: GpuKind,
@@ -90,7 +92,7 @@ async function fetchInto(
   }
 }
 
-/** The devices that a library finds, or why it cannot be used, as where an image is made on another machine. */
+/** The devices that a library finds, or why it cannot be used, as when an image is made on another machine. */
 async function devicesOf(kind: GpuKind, folder: string): Promise<string> {
   try {
     const devices = await gpuDevices(kind, silentLogger, folder)

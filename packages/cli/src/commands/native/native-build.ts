@@ -33,10 +33,10 @@ import { engineLikeProcess, programRunner } from './spawn-program.js'
 import { integer, one, type Values, word } from '../flags.js'
 import { figuresTable, withNativeLock } from './native-status.js'
 
-/** What one compiler takes at most. */
+/** Most bytes of memory that one compiler takes. */
 const bytesPerJob = 1.5e9
 
-/** Below this share of the cores' time, other processes have computed too. */
+/** If the measurement gets less than this share of the cores' time, other processes have computed, too. */
 const busyShare = 0.7
 
 /** The model that is measured by default, made for it. */
@@ -95,7 +95,7 @@ library and keeps the faster one: \`cllm serve\` uses it from the next start on.
 /** `cllm native build` */
 export const run = engineLikeProcess(['native', 'build'], nativeBuild, '1')
 
-/** What a build works with, in whatever folder. */
+/** The parts of a build, for any folder. */
 type Building = Omit<BuildOptions, 'folder' | 'variants'> & Pick<CommandIo, 'env'>
 
 async function buildMedia(file: string, building: Building): Promise<void> {
@@ -120,7 +120,7 @@ async function buildInto(
 ): Promise<StoredBuild> {
   const { env, signal, onProgress: show } = building
   const machine = thisMachine()
-  // Compiling takes minutes: a model that cannot be had is told before.
+  // Compiling takes minutes: a model that is not available is reported before.
   const given = model === undefined ? undefined : await resolveModel(model, { env, signal })
   const built = await buildLibraries({
     ...building,
@@ -166,7 +166,7 @@ async function buildInto(
   return await publishBuild(folder, work, info, chosen?.file, media)
 }
 
-/** The file that has it, fetched where it is not installed. */
+/** The file with the source of llama.cpp, fetched if it is not installed. */
 async function sourceOf(
   work: string,
   { env, signal, onProgress: show }: Building,

@@ -50,7 +50,7 @@ a library for this machine, \`cllm native remove\` deletes it.`,
       return `the prebuilt ${what} of node-llama-cpp computes ${where}\n${reason()}`
     }
 
-    /** Why nothing that was built computes. */
+    /** Why no local build is used. */
     function reason(): string {
       if (misfit !== undefined) return `local build not used: ${misfit}`
       if (build === undefined) return `no local build: \`cllm native build\` makes one`

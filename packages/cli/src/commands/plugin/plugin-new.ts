@@ -42,7 +42,7 @@ folder's name; the kind is ${kinds.join(', ')}.`,
 })
 
 const uses: Readonly<Record<string, string>> = {
-  // of answers of one length the shortest is none: two orders would look alike
+  // Answers differ in length, as orders would look alike otherwise.
   order: 'simulate --output-len uniform:16-512 --policy chunked+NAME --policy chunked+fcfs',
   batching: 'simulate --policy NAME+fcfs --policy chunked+fcfs',
   router: 'simulate --machines 4 --router NAME',
@@ -57,7 +57,7 @@ function named(template: string, name: string): string {
 
 const json = (value: unknown): string => `${JSON.stringify(value, undefined, 2)}\n`
 
-/** Where the types of a module are: beside it, or beside the folder of what is bundled. */
+/** The file with a module's types: beside the module, or beside the folder of its bundle. */
 const typesOf = (file: string): string =>
   file.replace(/(?:([\\/])bundle[\\/])?(\w+)\.(c?)js$/, '$1$2.d.$3ts')
 

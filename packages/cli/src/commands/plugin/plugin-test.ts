@@ -45,7 +45,7 @@ half in the case of an order or a batching; then the test beside it, NAME.test.j
 
 type Suite = (t: Testing.TestContext) => Promise<void>
 
-/** Takes what a plug-in registers, and the suite of each. */
+/** Collects what a plug-in registers, with the suite for each. */
 class Found extends PluginRegistry {
   readonly suites: Suite[] = []
 
@@ -59,7 +59,7 @@ class Found extends PluginRegistry {
   override registerOrder(order: OrderDefinition): void {
     super.registerOrder(order)
     const { runs } = this
-    // A patience that a short load can exhaust, where the order bounds overtaking by one.
+    // For orders that bound overtaking by a patience: one that a short load can exhaust.
     const patience = 50
     const bound = (...[ahead, limits]: Parameters<typeof overtakingBound>) =>
       overtakingBound(ahead, limits, patience)

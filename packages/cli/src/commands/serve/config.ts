@@ -5,7 +5,7 @@ import { options } from '../../config/options/schema.js'
 import { type CommandIo, tell } from '../command.js'
 import { configHelp } from '../help/config-help.js'
 
-/** The output of `cllm config --help`, or with `all` flags. */
+/** The output of `cllm config --help`, with the usual or with `all` flags. */
 export const help = (all: boolean): string => `Usage: cllm config [flags]
 
 Prints the configuration that \`cllm serve\` would use with the same flags, and where each value

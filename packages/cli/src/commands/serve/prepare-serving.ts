@@ -19,17 +19,17 @@ import { isDraftModel, type LoadingParts } from '../../models/served/loadable-mo
 import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command.js'
 
-/** What a process that serves has before it loads a model. */
+/** The parts of a serving process before it loads a model. */
 export interface ServingParts extends LoadingParts {
   /** The logger with a level that can change at run time. */
   readonly level: LevelledLogger
 }
 
 /**
- * Loads the plug-ins, checks what was chosen, and begins to log.
+ * Loads the plug-ins, checks the configured names and options, and begins to log.
  *
  * @param loadsModels - whether this process loads models, whose files are checked then
- * @param given - what logs in place of the configured logger
+ * @param given - logs in place of the configured logger
  */
 export async function prepareServing(
   loaded: LoadedConfig,

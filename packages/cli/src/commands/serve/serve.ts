@@ -30,7 +30,7 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   return 0
 }
 
-/** What a newcomer needs of a server that listens: where to chat, where to send requests, what answers, how to stop it. */
+/** Lines for newcomers: where to chat, where to send requests, which model answers, how to stop. */
 function whatNext(url: string, { server, security }: CllmConfig, directory: EngineDirectory) {
   const at = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:\d)/, '//localhost')
   const has = (protocol: string) =>
@@ -47,7 +47,7 @@ function whatNext(url: string, { server, security }: CllmConfig, directory: Engi
 
 function modelsOf(directory: EngineDirectory): string {
   const names = directory.list()
-  // A front's come with its workers.
+  // The models of a front come with its workers.
   if (names.length === 0) return 'none yet'
   if (names.length > 1) return names.join(', ')
   const { slots, contextSize } = directory.status().info?.limits ?? {}

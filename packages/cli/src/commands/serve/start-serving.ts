@@ -63,7 +63,7 @@ export async function startServing(
   const { logger } = parts
   let models: Served
   if (isFront) {
-    // Here alone, as it loads the client of a cluster.
+    // Imported only here, as it loads the client of a cluster.
     const { servedByCluster } = await import('../cluster/join-cluster.js')
     models = await servedByCluster(loaded, parts)
   } else models = servedPool(loaded, io, parts)
@@ -78,7 +78,7 @@ export async function startServing(
       keys?.close()
       await services.get(MCP_SERVERS)?.close()
       await models.close()
-      // However it ended: what failed last is what is looked for.
+      // Whatever has failed: the last requests are the ones that people look for.
       await tracing?.shutdown()
       await parts.crashes.written()
       untell()
@@ -128,7 +128,7 @@ export async function startServing(
   }
 }
 
-/** Says which keys have a limit that is not kept, as nothing counts what it limits. */
+/** Warns of keys with a monthly limit that is not enforced, as nothing counts their tokens. */
 async function tellUncounted(ring: OpenKeyRing | undefined, logger: Logger): Promise<void> {
   const all = (await ring?.store?.list()) ?? []
   const keys = all.filter((key) => key.tokensPerMonth !== undefined).map(({ name }) => name)

@@ -71,7 +71,7 @@ class RequestSpans implements RequestObserver {
   ) {}
 
   onSubmit({ model, request, at: arrivedAt }: ObservedRequest): RequestWatch {
-    // One for the whole span: that the machine's clock is set meanwhile is no duration.
+    // One offset for the whole span: setting the machine's clock meanwhile must not change a duration.
     const aheadMs = this.clock.wall() - this.clock.now()
     const at = arrivedAt + aheadMs
     const operation = 'messages' in request.prompt ? 'chat' : 'text_completion'

@@ -72,7 +72,7 @@ export async function openServer(
   }
 }
 
-/** Whether a server of its own would have the model without a download; a path or `hf:…` is taken at its word. */
+/** Whether a server of its own would have the model without a download; assumed for a path or `hf:…`. */
 async function isHere(spec: string, file: string | undefined, io: CommandIo): Promise<boolean> {
   if (/[\\/:]|\.gguf$/i.test(spec)) return true
   const loaded = configFrom({ config: file }, io)
@@ -80,17 +80,17 @@ async function isHere(spec: string, file: string | undefined, io: CommandIo): Pr
   return (await found.catch(() => undefined)) !== undefined
 }
 
-/** How long a server on this machine may take to say that it is there, in milliseconds. */
+/** Milliseconds that a server on this machine may take to answer. */
 const patienceMs = 3000
 
 /**
  * Looks for a model on a server.
  *
  * @param spec - undefined: whichever model the server has
- * @returns the names of its models, and the name of the one that is asked for, or else of the only one that it has
- *   loaded, or of its only one; undefined where no server answers, unless it is the one that `--url` names
- * @throws CllmError what a server answers that is there but refuses, such as `unauthenticated`, and
- *   `target_unavailable` where its certificate is not trusted
+ * @returns the names of its models, and as `model` the requested one, or else the only loaded one, or else the only
+ *   one; undefined where no server answers, unless `--url` names it
+ * @throws CllmError the answer of a server that refuses, such as `unauthenticated`, and `target_unavailable` where its
+ *   certificate is not trusted
  */
 async function findModel(client: ServerClient, spec: string | undefined, isNamed: boolean) {
   const states = (await statesOf(client)) ?? (isNamed ? await othersStates(client) : undefined)
@@ -107,7 +107,7 @@ async function findModel(client: ServerClient, spec: string | undefined, isNamed
   return { names, model: more.length === 0 ? model : undefined, isAsked: false }
 }
 
-/** All models; undefined where something else answers, or nothing. */
+/** All models and their states; undefined if another program answers, or nothing. */
 async function statesOf(client: ServerClient): Promise<readonly ServedModelState[] | undefined> {
   try {
     return await readModels(client, AbortSignal.timeout(patienceMs))
@@ -122,13 +122,13 @@ async function statesOf(client: ServerClient): Promise<readonly ServedModelState
 const othersStates = async (client: ServerClient) =>
   (await servedNames(client)).map((name) => ({ name, state: 'loaded' }))
 
-/** Whether a server is there whose certificate this machine does not know. */
+/** Whether a server answers whose certificate this machine does not trust. */
 function isUntrusted({ cause }: CllmError): boolean {
   const { code } = ((cause as Error | undefined)?.cause ?? {}) as NodeJS.ErrnoException
   return code !== undefined && /CERT|LEAF_SIGNATURE/.test(code)
 }
 
-/** Whether it serves a model under another name. The route loads nothing. */
+/** Whether the server knows a model by this other name. The route loads nothing. */
 async function knowsAlias(client: ServerClient, model: string): Promise<boolean> {
   const signal = AbortSignal.timeout(patienceMs)
   const answer = client.post('/api/show', { model }, signal)
@@ -148,24 +148,24 @@ export async function servedNames(client: ServerClient): Promise<readonly string
 const bin = fileURLToPath(new URL('../../../bin/cllm.js', import.meta.url))
 const listening = 'listening on '
 
-/** Nobody else's business, whatever the service's configuration says: its address, keys, batches, usage, cluster. */
+/** Flags that keep the server private, whatever the configuration says of address, keys, batches, usage and cluster. */
 const alone =
   '--host 127.0.0.1 --port 0 --log-level silent --no-tls-cert --no-tls-key --no-api-keys ' +
   '--requests-per-minute 0 --tokens-per-minute 0 --no-batches --batch-share 0 --no-usage ' +
   '--no-responses --no-cluster --no-cluster-keys --no-cluster-batches --workers 1'
 
 /**
- * Starts `cllm serve` on a free port of this machine, in a process that ends with this one. Its
- * progress and its errors show on standard error. It needs a key, which is made for it.
+ * Starts `cllm serve` on a free port of this machine, in a process that ends with this one. Its progress and its errors
+ * show on standard error. It requires a key, which is made for it.
  *
- * @param flags - of `cllm serve`; the environment and its configuration file hold, too, but for what is the service's
+ * @param flags - of `cllm serve`; the environment and the configuration file apply, too, except for {@link alone}
  * @throws CommandFailed when it does not start; the reason is on standard error
  */
 async function startServer(flags: readonly string[], io: CommandIo) {
   const apiKey = randomBytes(32).toString('base64url')
   const child = spawn(process.execPath, [bin, 'serve', ...alone.split(' '), ...flags], {
     env: { ...io.env, CLLM_API_KEY: apiKey },
-    // Ctrl-C is for this process; with the channel, its end is the server's, too.
+    // Ctrl-C is for this process; the server ends when the IPC channel does.
     detached: true,
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   })
@@ -173,7 +173,7 @@ async function startServer(flags: readonly string[], io: CommandIo) {
   const stop = (): void => void (child.connected && child.disconnect())
   const hasEnded = killAtExit(() => void child.kill('SIGKILL'))
   io.signal.addEventListener('abort', stop, { once: true })
-  /** Ends it; resolves when it has ended. */
+  /** Ends the server; resolves when it has ended. */
   const close = async (): Promise<void> => {
     stop()
     await exited

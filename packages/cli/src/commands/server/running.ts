@@ -81,7 +81,7 @@ If the output is not a terminal, the figures are printed once.`,
   },
 })
 
-/** Redraws until Ctrl-C. A server that does not answer is shown as such, and looked for again. */
+/** Redraws until Ctrl-C. If the server does not answer, the error is shown and it is asked again. */
 async function watch(client: ServerClient, first: Activity, interval: number, io: CommandIo) {
   const { stdout, signal } = io
   let [before, now]: [Activity | undefined, Activity] = [undefined, first]
@@ -113,7 +113,7 @@ interface SlotState {
   readonly n_ctx: number
 }
 
-/** What a model does. */
+/** The activity of a model. */
 interface ModelActivity extends ServedModelState {
   readonly slots: readonly SlotState[]
   /** Requests with a slot, and without one. */
@@ -124,14 +124,14 @@ interface ModelActivity extends ServedModelState {
   readonly decodeTokens: number
 }
 
-/** What a server does at a time. */
+/** A snapshot of a server's activity. */
 interface Activity {
-  /** Milliseconds, to be compared with another one's. */
+  /** Milliseconds, for the time between two snapshots. */
   readonly at: number
   readonly models: readonly ModelActivity[]
 }
 
-/** Reads what a server does, from `GET /models`, `/slots` and `/metrics`. */
+/** Reads a server's activity, from `GET /models`, `/slots` and `/metrics`. */
 async function readActivity(client: ServerClient, signal: AbortSignal): Promise<Activity> {
   const [models, metrics] = await Promise.all([
     readModels(client, signal),
@@ -165,9 +165,9 @@ function sample(text: string, name: string, labels: Readonly<Record<string, stri
 }
 
 /**
- * What a server does, as tables.
+ * A server's activity, as tables.
  *
- * @param before - an earlier look, for rates; without it they are left out
+ * @param before - an earlier snapshot, for rates; without it they are left out
  */
 function renderActivity(now: Activity, before: Activity | undefined): string {
   const head = ['model', 'state', 'weights', 'running', 'queued', 'prefill tok/s', 'decode tok/s']

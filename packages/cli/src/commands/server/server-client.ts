@@ -123,12 +123,12 @@ function parsed(text: string): ErrorFields {
   return typeof value === 'object' && value !== null ? value : {}
 }
 
-/** A model of a server, and what it does. */
+/** A model of a server, with its state and its use. */
 export interface ServedModelState {
   readonly name: string
   /** `unloaded`, `loading`, `loaded` or `unloading`. */
   readonly state: string
-  /** Of its weights; null while it was never in memory. */
+  /** Bytes of its weights; null if it was never in memory. */
   readonly sizeBytes: number | null
   /** Requests that run or wait in its engine. */
   readonly users: number

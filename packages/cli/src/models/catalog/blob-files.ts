@@ -8,10 +8,10 @@ import { CllmError } from '@cllm/core'
 import type { BlobStore } from '@cllm/http-koa'
 import { exists } from '../model-files.js'
 
-/** Bytes of all files together. */
+/** Most bytes of all files together. */
 const defaultLimitBytes = 64 * 2 ** 30
 
-/** Milliseconds without a write after which an upload counts as left by a process that was killed. */
+/** Milliseconds without a write after which an upload counts as abandoned by a killed process. */
 const leftMs = 24 * 3_600_000
 
 /** Files that clients send, in a folder of the cache, under their SHA-256. */
@@ -66,7 +66,7 @@ export class BlobFiles implements BlobStore {
     const path = this.#pathOf(digest)
     if (!(await this.has(digest)))
       throw wrongFile(`there is no blob sha256:${digest}: send it to /api/blobs first`)
-    // a server's process does without the rest of it
+    // Imported here: a server's process needs nothing else of this package.
     const { readModelShape } = await import('@cllm/backend-llamacpp')
     const shape = await readModelShape(path).catch((cause: unknown) => {
       throw wrongFile(`blob sha256:${digest}: ${withoutPath(CllmError.from(cause).message, path)}`)
@@ -104,7 +104,7 @@ export class BlobFiles implements BlobStore {
     }
   }
 
-  /** The oldest first; those of models and of uploads that are under way are needed. */
+  /** All files, the oldest first; those of models and of uploads in progress are needed. */
   async #files() {
     const served = new Set([...this.#served.values()].map((digest) => this.#pathOf(digest)))
     // what others put here is not ours to delete

@@ -46,7 +46,7 @@ export class CatalogStore implements ModelStore {
     })
   }
 
-  /** Throws for an unknown name at once, before an answer has begun that would tell of the fetch. */
+  /** Throws for an unknown name at once, before a streamed answer about the fetch begins. */
   pull(name: string, options: PullOptions): Promise<void> {
     return this.#fetch(name, this.#specOf(name), options)
   }
@@ -104,7 +104,7 @@ export class CatalogStore implements ModelStore {
     if (!this.pool.list().includes(name)) this.pool.add(this.sources.of(name, { spec }))
   }
 
-  /** The spec to fetch a served model or a catalog model by. */
+  /** The spec by which a served model or a catalog model is fetched. */
   #specOf(name: string): string {
     const spec = this.sources.specs.get(name) ?? entryOf(name)?.name
     if (spec !== undefined) return spec

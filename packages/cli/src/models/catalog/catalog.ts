@@ -2,16 +2,16 @@ import { didYouMean, type SamplingParams } from '@cllm/core'
 import { readData } from '../../config/paths.js'
 import type { ModelShape } from '@cllm/backend-llamacpp'
 
-/** The model to serve where no better one can be had: it comes from npm. */
+/** The model to serve if no better one is available: it comes from npm. */
 export const DEFAULT_MODEL = 'tinyllama-1.1b-chat'
 
 /**
- * The models with short names; sizes without a hash are approximate. A file without one is compared with the hash
+ * The models with short names; sizes without a hash are approximate. A file without a hash is compared with the one
  * that its host gives.
  */
 export const catalog = readData('models') as readonly CatalogEntry[]
 
-/** The model of a catalog with this name, or that Ollama's library calls so; undefined: there is none. */
+/** The model of a catalog with this name, here or in Ollama's library; undefined: there is none. */
 export const findEntry = (catalog: readonly CatalogEntry[], name: string) =>
   catalog.find((entry) => entry.name === name) ??
   catalog.find(({ ollama = [] }) => ollama.includes(name))
@@ -25,7 +25,7 @@ export function meantModel(spec: string, catalog: readonly CatalogEntry[]): stri
   return didYouMean(whole, [...names, ...families.keys()], (near) => families.get(near) ?? near)
 }
 
-/** The sampling that the catalog has for a model, for what requests leave out; empty: none. */
+/** The catalog's sampling for a model, for parameters that requests leave out; empty: none. */
 export const catalogSampling = (spec: string): Partial<SamplingParams> =>
   findEntry(catalog, spec)?.sampling ?? {}
 
@@ -56,7 +56,7 @@ export interface HuggingFaceSource {
   readonly kind: 'hugging-face'
   /** `hf:owner/repository/file`, with `#commit` where the file is pinned. */
   readonly uri: string
-  /** Of the file, or about. */
+  /** Size of the file, maybe approximate. */
   readonly bytes: number
   /** In hexadecimal; absent: not known, so that only what the host says can be compared. */
   readonly sha256?: string
@@ -94,11 +94,11 @@ export interface CatalogEntry {
   /** Size of the GGUF from the first source. */
   readonly bytes: number
   readonly shape?: CatalogShape
-  /** What it sees or hears with; its file is named as `projectorName` says. Default: nothing. */
+  /** Its projector for images or sounds; the file is named as `projectorName` says. Default: none. */
   readonly projector?: Pick<CatalogEntry, 'file' | 'bytes' | 'sources'>
   /** What its authors recommend, or was measured here; a request's own values go first. */
   readonly sampling?: Partial<SamplingParams>
-  /** What a server says of it at its start. Default: nothing. */
+  /** A hint that a server prints at its start. Default: none. */
   readonly advice?: string
   /** For those who change the catalog. */
   readonly notes?: string

@@ -27,7 +27,7 @@ export async function knownModel(spec: string, folder: string): Promise<KnownMod
   const entry = findEntry(catalog, spec)
   const path = await fileOf(spec, folder)
   if (path !== undefined) {
-    // a server's process does without the rest of it
+    // Imported here: a server's process needs nothing else of this package.
     const { readModelShape } = await import('@cllm/backend-llamacpp')
     return { name: spec, entry, path, shape: await readModelShape(path, projectorBeside(path)) }
   }
@@ -47,13 +47,13 @@ async function fileOf(spec: string, folder: string): Promise<string | undefined>
 export interface DownloadedModel {
   /** What `cllm run` and `cllm serve` take: the catalog's name, or the file's path. */
   readonly name: string
-  /** Of all its files. */
+  /** Size of all its files. */
   readonly bytes: number
   /** When it was written, as ISO 8601. */
   readonly modified: string
   /** The first one of its files. */
   readonly path: string
-  /** With its other parts, and the projector that was fetched with it. */
+  /** All its files: the parts, and the projector that was fetched with it. */
   readonly files: readonly string[]
 }
 
@@ -71,7 +71,7 @@ export async function downloadedModels(folder: string): Promise<DownloadedModel[
       const files = own.map((name) => join(folder, name))
       const found = await Promise.all(files.map(async (one) => await stat(one))).catch(() => [])
       const [first] = found
-      // Such as a link to a disk that is away.
+      // It cannot be read, such as a link to a disk that is not mounted.
       if (first === undefined) return []
       const bytes = found.reduce((sum, { size }) => sum + size, 0)
       const name = catalog.find((entry) => entry.file === file)?.name ?? path

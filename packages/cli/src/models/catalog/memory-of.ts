@@ -2,7 +2,7 @@ import type { GpuDevices, ModelShape } from '@cllm/backend-llamacpp'
 import { type MemorySettings, planMemory } from '@cllm/backend-llamacpp/memory-plan'
 import type { CatalogEntry } from './catalog.js'
 
-/** The settings of `cllm serve` that its defaults leave open, as they determine memory. */
+/** The defaults of `cllm serve` that determine memory, besides the sizes. */
 const usualMemory: Omit<MemorySettings, keyof Sizes> = {
   batchSize: 512,
   outputs: 64,
@@ -33,7 +33,7 @@ export function shapeOf({ shape, bytes, projector }: CatalogEntry): ModelShape |
   }
 }
 
-/** How large a server is. */
+/** The sizes of a server that determine its memory. */
 export interface Sizes {
   readonly slots: number
   /** Tokens of each slot. */
@@ -44,16 +44,16 @@ export interface Sizes {
 export const memoryFor = (shape: ModelShape, slots: number, contextSize: number): number =>
   planMemory(shape, { ...usualMemory, slots, contextSize }).total
 
-/** Tokens per slot where nothing is set, as the backend has it. */
+/** The backend's default for the tokens per slot. */
 const usualContext = 4096
 
-/** The same of a catalog model, whose slots are at most as long as its training context; undefined: not known. */
+/** {@link memoryFor} a catalog model, whose slots are at most as long as its training context; undefined: not known. */
 export function memoryOf(entry: CatalogEntry, slots: number, contextSize = usualContext) {
   const shape = shapeOf(entry)
   return shape && memoryFor(shape, slots, Math.min(contextSize, shape.trainingContext))
 }
 
-/** Share of the free memory of GPUs that is planned with: what else they hold changes. */
+/** Share of the GPUs' free memory that is planned with, as other programs' share of it changes. */
 const plannedShare = 0.95
 
 /** A place for a model: RAM, and the GPUs' memory. */
@@ -87,12 +87,12 @@ export function memoryOn(shape: ModelShape, gpuLayers: number, settings: Sizes, 
 export function fitsOn(shape: ModelShape, gpuLayers: number, settings: Sizes, place: Place) {
   const { ram, gpu, encodes } = place
   const needed = memoryOn(shape, gpuLayers, settings, encodes)
-  // a GPU that has the machine's memory takes both from it
+  // A GPU that shares the machine's memory takes both from it.
   if (gpu.unified) return needed.gpu + needed.ram <= Math.max(ram, plannedShare * gpu.vram)
   return needed.gpu <= plannedShare * gpu.vram && needed.ram <= ram
 }
 
-/** The most layers with which it fits; undefined: it does not, however many. */
+/** The most layers on the GPUs with which a model fits; undefined: it fits with no number of them. */
 export function mostLayers(shape: ModelShape, settings: Sizes, place: Place): number | undefined {
   for (let layers = layersOf(shape); layers >= 0; layers--) {
     if (fitsOn(shape, layers, settings, place)) return layers

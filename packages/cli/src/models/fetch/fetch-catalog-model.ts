@@ -47,7 +47,7 @@ async function trySources(entry: CatalogEntry, target: string, options: FetchOpt
       signal.throwIfAborted()
       const { message: reason } = cause as Error
       failures.push({ source, reason, cause })
-      // The last failure is thrown, with those before.
+      // The last failure is thrown, together with the earlier ones.
       if (failures.length < entry.sources.length) onProgress({ kind: 'failed', source, reason })
     }
   }

@@ -11,7 +11,7 @@ import {
 } from '../model-files.js'
 import { type FetchOptions, fetchOnce } from './fetch-once.js'
 
-/** How long the host may take to answer. */
+/** Milliseconds that the host may take to answer. */
 const usualPatienceMs = 15_000
 
 /**
@@ -62,20 +62,20 @@ interface FetchCheckedOptions extends Pick<FetchOptions, 'env' | 'signal' | 'onP
   readonly fileName?: string
   /** The model, as it is shown. */
   readonly model: string
-  /** What is known of the file; default: what the host says of it. */
+  /** The known hash of the file; default: the one that the host gives. */
   readonly expected?: ExpectedFile | undefined
 }
 
-/** Keeps an interrupted download from Hugging Face, to resume it. */
+/** The folder for an interrupted download from Hugging Face, to resume it. */
 export const resumeFolder = (target: string): string => `${target}.resume`
 
 /**
- * Downloads a model, and compares the SHA-256 of each file with what is known of it, or
- * with what the host has said before. Where nothing is known, that is told.
+ * Downloads a model, and compares the SHA-256 of each file with the known one, or with the one that the host gave
+ * before. Reports when a hash is unknown.
  *
- * @param target - its {@link resumeFolder} is removed at the end; what was interrupted, or not kept, stays in it, to
- *   be continued
- * @param keep - moves away what it keeps; is told the model's projector, if there is one
+ * @param target - its {@link resumeFolder} is removed at the end; a download that was interrupted, or not kept, stays
+ *   in it, to be continued
+ * @param keep - moves away the files that it keeps; gets the model's projector, if there is one
  * @throws the errors of {@link download}, `model_unavailable` for a file that is another one
  */
 export async function fetchChecked<T>(
@@ -92,7 +92,7 @@ export async function fetchChecked<T>(
   try {
     await check(path, known.hashes, options)
   } catch (error) {
-    // what was refused would be refused again
+    // A file that was refused would be refused again.
     if (!options.signal.aborted) await remove()
     throw error
   }
@@ -168,7 +168,7 @@ async function reach(endpoint: string, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** Where to ask Hugging Face. */
+/** How to ask Hugging Face. */
 interface HubAccess extends Pick<FetchOptions, 'env' | 'signal'> {
   /** Milliseconds to wait for an answer; default: 15,000. */
   readonly patienceMs?: number
@@ -180,16 +180,16 @@ export function hubEndpoint(env: NodeJS.ProcessEnv): string {
   return given.endsWith('/') ? given : `${given}/`
 }
 
-/** What Hugging Face says of a model; nothing where the host does not say it, as some mirrors do not. */
+/** What Hugging Face publishes about a model; empty if the host does not say it, as some mirrors do not. */
 interface Published {
-  /** The SHA-256, and the size where that is said, too, of each of its files. */
+  /** The SHA-256 of each of its files, and the size if the host gives it. */
   readonly hashes: readonly (ExpectedFile | undefined)[]
   /** The projector that a repository has for it, as `hf:owner/repository/file`. */
   readonly projector?: string | undefined
 }
 
 /**
- * Asks for it before the model is fetched.
+ * Asks for the hashes and the projector before the model is fetched.
  *
  * @param uri - `hf:owner/repository[:quantization]` or `hf:owner/repository/file[#commit]`
  */
@@ -220,7 +220,7 @@ async function hashOf(path: string, access: HubAccess): Promise<ExpectedFile | u
 
 /** The file that a quantization means, as the downloader asks for it, and its projector. */
 async function manifestOf(repository: string, tag: string, access: HubAccess) {
-  // only llama.cpp is told the file
+  // The host names the file only to llama.cpp.
   const headers = { 'User-Agent': 'llama-cpp' }
   const answer = await askHub(`v2/${repository}/manifests/${encoded(tag)}`, { headers }, access)
   const manifest = (await answer?.json().catch(() => undefined)) as

@@ -17,7 +17,7 @@ export type FetchProgress =
     }
   /** Bytes have arrived; both numbers refer to the download, not to the file. */
   | { readonly kind: 'bytes'; readonly receivedBytes: number; readonly totalBytes: number }
-  /** The download is complete, verified and, if necessary, converted to GGUF. */
+  /** The download is complete, and is now verified and, if necessary, converted to GGUF. */
   | { readonly kind: 'checking' }
   /** There is no hash to check the download against: neither here nor from the host. */
   | { readonly kind: 'unchecked'; readonly model: string }
@@ -44,14 +44,14 @@ export interface FetchOptions {
   readonly lockStaleMs?: number | undefined
 }
 
-/** Of a fetch, what {@link fetchOnce} works with. */
+/** Options of {@link fetchOnce}. */
 type FetchOnceOptions = Pick<FetchOptions, 'cacheFolder' | 'signal' | 'onProgress' | 'lockStaleMs'>
 
 /**
- * The path that `find` knows, or that `fetch` brings while no other process fetches the same. What processes that
- * were killed left of it is removed first.
+ * Returns the path that `find` knows, or that `fetch` brings while no other process fetches the same. Removes first
+ * what killed processes have left of it.
  *
- * @param path - what is locked, in the folder for downloads
+ * @param path - the path that is locked, in the folder for downloads
  * @param model - the model, as it is shown
  * @throws `invalid_configuration` where the folder for downloads cannot be made or written to
  */
@@ -88,7 +88,7 @@ const partial = '.partial-'
 
 const remove = async (path: string) => await rm(path, { recursive: true, force: true })
 
-/** Runs `action` with a new folder beside `path` for what is not whole yet, which then goes. */
+/** Runs `action` with a new folder beside `path` for incomplete files, and removes it afterwards. */
 export async function withPartial<T>(path: string, action: (folder: string) => Promise<T>) {
   const folder = await mkdtemp(`${path}${partial}${process.pid}-`)
   try {

@@ -23,7 +23,7 @@ interface FileLockOptions {
 export async function takeFileLock(folder: string, options: FileLockOptions) {
   if (!(await isMade(folder))) {
     const time = await timeOf(folder).catch(unlessMissing)
-    // One that was released meanwhile may be another's by now: it is not removed.
+    // A lock that was released meanwhile may be another process's by now: it is not removed.
     if (time !== undefined && !(await isStolen(folder, time, options.staleMs))) return undefined
     if (!(await isMade(folder))) return undefined
   }
@@ -34,7 +34,10 @@ export async function takeFileLock(folder: string, options: FileLockOptions) {
 
 /** A lock that this process has taken. */
 class FileLock {
-  /** While it is open, no other folder can have its inode: who takes over makes a folder of the same name. */
+  /**
+   * The open folder. While it is open, no other folder can have its inode, so one that another process makes is told
+   * apart.
+   */
   readonly #file: number
   #renewedAt = performance.now()
   #timer: NodeJS.Timeout | undefined
@@ -56,7 +59,7 @@ class FileLock {
   async renewed(): Promise<void> {
     const { folder, options } = this
     const now = new Date()
-    // Another's folder may be touched by it, which tells that one nothing.
+    // This may touch another process's folder, which does no harm.
     const problem = await utimes(folder, now, now).catch((error: Error) => error)
     if (this.isHeld() && problem === undefined) this.#renewedAt = performance.now()
     else if (performance.now() - this.#renewedAt > options.staleMs) {
@@ -67,7 +70,7 @@ class FileLock {
     this.#timer.unref()
   }
 
-  /** Looks whether it is still this process's; where the folder is another one, or gone, it is lost. */
+  /** Checks whether this process still holds it; if the folder is another one, or gone, it is lost. */
   isHeld(): boolean {
     if (!this.#isHeld) return false
     try {
@@ -80,9 +83,9 @@ class FileLock {
     return false
   }
 
-  /** Lets it go. */
+  /** Releases the lock. */
   async release(): Promise<void> {
-    // Another process may have taken it over since the last look: the folder is that one's then.
+    // Another process may have taken it over since the last check, and then keeps the folder.
     const isOwn = this.isHeld()
     if (!this.#isHeld) return
     this.#end()
@@ -113,7 +116,7 @@ async function isMade(folder: string): Promise<boolean> {
   }
 }
 
-/** Removes a stale lock; of processes that try at once, one takes it, and never one renewed meanwhile. */
+/** Removes a stale lock. Of processes that try at once, one succeeds; a lock that was renewed meanwhile stays. */
 async function isStolen(folder: string, time: number, staleMs: number): Promise<boolean> {
   if (time >= Date.now() - staleMs) return false
   const stolen = `${folder}.${process.pid}-${Math.random().toString(36).slice(2)}`

@@ -44,10 +44,10 @@ export class LoadableModels {
   readonly specs = new Map<string, string>()
   /** The adapters of every model, by its name. */
   readonly adapterSets = new Map<string, AdapterSet>()
-  /** Where states of models wait that are not in memory, from the first engine on. */
+  /** The folder in memory for the states of unloaded models, from the first engine on. */
   unloaded: UnloadedStates | undefined
   readonly #engines = new Set<EngineProcess>()
-  /** Models that were loaded: an adapter whose file went since then is no reason not to load them again. */
+  /** Models that were loaded before: they are loaded again even if an adapter's file is gone. */
   readonly #wereLoaded = new Set<string>()
   readonly #sources: ModelSources
   #logLevel: string | undefined
@@ -58,7 +58,7 @@ export class LoadableModels {
     private readonly parts: LoadingParts,
   ) {
     this.#sources = parts.registry.modelSources()
-    // A wrong router is told before a model is fetched.
+    // A wrong router is reported before a model is fetched.
     if (loaded.config.cluster.workers > 1) this.#createRouter()
   }
 
@@ -139,7 +139,7 @@ export class LoadableModels {
     })
   }
 
-  /** The file of the draft model, if one is to guess. */
+  /** The file of the draft model, if `scheduler.speculative` names one. */
   async #fetchDraft(settings: OwnSettings, closing: AbortSignal) {
     const { speculative } = this.loaded.config.scheduler
     const find = this.findOptions(settings)

@@ -25,16 +25,16 @@ export interface SharedWithFronts {
   readonly openKeys: (sources: KeySources, logger: Logger) => Promise<OpenKeyRing>
 }
 
-/** The models that a server serves, and where they are. */
+/** The models that a server serves, and how they are loaded and closed. */
 export interface Served {
   readonly directory: ClosableDirectory
   /** Fetches further models; absent: these are all. */
   readonly store?: ModelStore
   /** What is shared with other fronts; absent for a server of its own. */
   readonly shared?: SharedWithFronts
-  /** Loads the models that are there before requests are served. */
+  /** Loads the models that must be there before requests are served. */
   readonly load: () => Promise<void>
-  /** Ends it, the directory too. */
+  /** Closes everything, the directory too. */
   readonly close: () => Promise<void>
   /** Resolves with the reason when the server cannot go on, such as without its single engine. */
   readonly death: Promise<string>
@@ -75,7 +75,7 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
     store: new CatalogStore(pool, sources, loaded, io),
     death,
     async load() {
-      // The command tells on standard error, as a log without a file would do a second time.
+      // The command reports failures on standard error; a log without a file would repeat them there.
       const isTold = config.logging.file === null
       const first = isSingle || preload.includes('*') ? names : preload
       for (const name of first) await pool.load(name, { isTold })

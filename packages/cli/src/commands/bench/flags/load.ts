@@ -37,7 +37,7 @@ const parseObject = format<Readonly<Record<string, unknown>>>('a JSON object', i
   parse: parseJson,
 }).read
 
-/** The flags that say what of a dataset is asked for, and by whom; those of simulations, too. */
+/** The flags for what is requested of a dataset, and by whom; simulations have them, too. */
 export const datasetFlags = {
   'shared-prefix': one('SHARE', 'Share of each prompt that is common to its group', share, '0'),
   'prefix-groups': one('N', 'Number of groups with a common prefix', integer(1), '1'),

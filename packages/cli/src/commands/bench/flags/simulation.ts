@@ -46,7 +46,7 @@ export const simulationFlags = {
     list(integer(1, 10_000)),
   ),
   ramp: loadFlags.ramp,
-  // All are kept in memory.
+  // Limited, as all requests are kept in memory.
   requests: one('N', 'Number of requests (default: all of a trace, else 1,000)', integer(1, 1e6)),
   'input-len': one('LENGTHS', 'Prompt tokens', parseLengths, '512'),
   'output-len': one('LENGTHS', 'Answer tokens', parseLengths, '128'),
@@ -198,8 +198,8 @@ function readNamed(flag: string, text: string) {
 }
 
 /**
- * A policy as `--policy` names it: `batching+order`, and options as JSON after a colon. One that keeps
- * limits gets those of the goodput, unless its options name others.
+ * A policy as `--policy` names it: `batching+order`, and options as JSON after a colon. A policy with latency limits
+ * gets those of `--slo`, unless its options set others.
  */
 function readPolicy(text: string, factory: PolicyFactory, slo: Slo) {
   const { name: policy, options: given } = readNamed('--policy', text)

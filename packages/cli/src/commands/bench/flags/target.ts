@@ -5,7 +5,7 @@ import type { LoadFlagValues } from './load.js'
 /**
  * Creates a target from flags.
  *
- * @param connections - where no flag says it
+ * @param connections - default for targets without the flag
  * @throws `invalid_configuration` for an unknown API
  */
 export function readTarget(
