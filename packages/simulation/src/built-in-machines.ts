@@ -11,9 +11,9 @@ export const twoCores = {
   base: 33,
   perToken: 2.2,
   perSequence: 3.2,
-  /** For each key that a decoding sequence reads. */
+  /** Attention of a decoding sequence, for each token of its context. */
   perRead: 0.025,
-  /** For each key that a token of a prompt reads, computed in tiles of 64 tokens. */
+  /** Attention of a prompt's token, for each token of context before it, computed in tiles of 64 tokens. */
   perPair: 0.0025,
   /** The same in a chunk that is shorter than a tile. */
   perLonePair: 0.0146,
@@ -22,7 +22,7 @@ export const twoCores = {
 /** Costs of a pass over the weights that takes decodes and prompts together, in milliseconds. */
 export type UniformCosts = Readonly<typeof twoCores>
 
-/** Tokens that attention computes at once. */
+/** Prompt tokens that attention computes at once. */
 export const tile = 64
 
 function passMs(costs: UniformCosts, shares: readonly Share[]): number {
@@ -40,8 +40,8 @@ function passMs(costs: UniformCosts, shares: readonly Share[]): number {
 }
 
 /**
- * A machine that splits a batch as llama.cpp does with a memory of its own for each sequence: a pass
- * takes the same number of tokens of each of the sequences whose slots follow each other.
+ * A machine that splits a batch as llama.cpp does when each sequence has its own KV cache: a pass takes
+ * the same number of tokens of each of its sequences, whose slots follow each other.
  */
 export function equalPasses(costs: UniformCosts, passTokens = 512): Machine {
   return (shares) => passesOf(shares, passTokens).reduce((ms, pass) => ms + passMs(costs, pass), 0)
@@ -49,13 +49,13 @@ export function equalPasses(costs: UniformCosts, passTokens = 512): Machine {
 
 /** What bounds a pass of a large model on a GPU, in milliseconds. */
 interface Roofline {
-  /** Reading all weights once: no pass is faster. */
+  /** Reading all weights once: the shortest time of a pass. */
   readonly weights: number
   /** Computing a token. */
   readonly token: number
-  /** Reading a key and its value, for each token of context of a sequence. */
+  /** Reading the key and the value of one token of a sequence's context. */
   readonly read: number
-  /** Attention of a prompt's token to one key. */
+  /** Attention of a prompt's token to one token of its context. */
   readonly pair: number
 }
 

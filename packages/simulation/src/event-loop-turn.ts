@@ -1,4 +1,4 @@
-/** What JavaScript has beyond the language, where this may run: one of them is enough. */
+/** The runtime's ways to queue a callback: Node.js and browsers have different ones, and one is enough. */
 interface Host {
   readonly process?: { readonly nextTick?: (run: () => void) => void }
   readonly setImmediate?: (run: () => void) => void
@@ -6,15 +6,15 @@ interface Host {
   readonly setTimeout?: (run: () => void) => void
 }
 
-/** After this many calls the event loop does what else is due, such as telling of a signal. */
+/** After this many calls the event loop gets a turn, so that timers, I/O and signals are handled too. */
 const callsPerTurn = 256
 
 /**
- * Makes the function that ends when every promise has settled that waits for promises alone. Where there
- * is `process.nextTick`, it takes that, and a turn of the event loop once in 256 calls: what is queued with
- * `setImmediate` or comes from outside has not happened after the others. Elsewhere each call takes a turn
- * of the event loop. A turn is `setImmediate` where there is one, else a message to itself (a browser's
- * timers of 0 ms take 4), else a timer.
+ * Makes a function that drains the queue of promises: it resolves when every promise has settled that waits
+ * for promises alone. Where there is `process.nextTick`, it uses that, and only each 256th call takes a turn
+ * of the event loop: after the other calls, callbacks of `setImmediate` and I/O have not run yet. Elsewhere
+ * each call takes a turn of the event loop. A turn is `setImmediate` where there is one, else a message to
+ * itself (a browser's timers of 0 ms take 4), else a timer.
  */
 export function eventLoopTurns(): () => Promise<void> {
   const { process, setImmediate, MessageChannel, setTimeout }: Host = globalThis

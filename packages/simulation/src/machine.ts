@@ -2,10 +2,10 @@ import { passesOf, type Share, slotGaps } from '@cllm/core'
 
 export { passesOf, type Share }
 
-/** Milliseconds of a step. */
+/** Computes how many milliseconds a step takes. */
 export type Machine = (shares: readonly Share[]) => number
 
-/** A machine with a model on it, as a simulation sees them: the times of steps and copies. */
+/** A machine with a model, as a simulation sees it: how long steps and copies take. */
 export interface MachineModel {
   readonly name: string
   /** The hardware and model it represents, and whether it was measured. */
@@ -13,13 +13,13 @@ export interface MachineModel {
   readonly stepMs: Machine
   /** Milliseconds that copying this many tokens between slots takes. */
   readonly copyMs: (tokens: number) => number
-  /** Prompt chunks of a multiple of this many tokens are computed fastest. */
+  /** The tile of attention in tokens: prompt chunks of a multiple of it are computed fastest. */
   readonly chunkMultiple: number
   /** Milliseconds that a step loses with sequences in these slots; absent: nothing in any. */
   readonly layoutMs?: (slots: readonly number[]) => number
 }
 
-/** The same machine, this many times as slow. */
+/** The same machine, its steps and copies `times` as long. */
 export function slower(machine: MachineModel, times: number): MachineModel {
   const { stepMs, copyMs } = machine
   return {
@@ -31,39 +31,39 @@ export function slower(machine: MachineModel, times: number): MachineModel {
 
 /**
  * Costs of a machine as `cllm bench calibrate` fits them, in milliseconds. Decodes and prompt chunks
- * are passes of their own, and a pass takes equally many tokens of each of its sequences, whose slots
- * follow each other; so a step's passes are counted and not its tokens alone.
+ * are computed in separate passes, and a pass takes the same number of tokens of each of its sequences,
+ * whose slots follow each other; so the costs of a step depend on its passes and not on its tokens alone.
  */
 export interface PassCosts {
   readonly decode: {
     /** A pass with a single sequence. */
     readonly alone: number
-    /** A pass with several sequences, and each of them. */
+    /** A pass with several sequences (`base`), and each of its sequences (`each`). */
     readonly base: number
     readonly each: number
-    /** A token of context that a sequence reads. */
+    /** Each token of context that a sequence's attention reads. */
     readonly read: number
   }
   readonly prefill: {
-    /** A pass, each of its sequences, and each token. */
+    /** A pass (`base`), each of its sequences, and each of its tokens. */
     readonly base: number
     readonly sequence: number
     readonly each: number
-    /** A token and a token of context that it reads, in whole tiles of `chunkMultiple` tokens. */
+    /** Each pair of a prompt's token and a token of context that it reads, in whole tiles of `chunkMultiple`. */
     readonly pair: number
     /** The same in a chunk that is shorter than a tile. */
     readonly lonePair: number
   }
   /** Copying tokens between slots. */
   readonly copy: { readonly base: number; readonly each: number }
-  /** What a step takes in the engine beyond the backend's, and for each sequence that draws a token. */
+  /** The engine's own time for a step (`base`), and for each sequence that draws a token (`each`). */
   readonly loop: { readonly base: number; readonly each: number }
 }
 
-/** A free slot between two that are used counts as this much of a pass where it is not computed along. */
+/** A free slot between two used ones splits a pass: it counts as this share of a further pass. */
 const holeShare = 0.1
 
-/** A machine with fitted costs. */
+/** Makes a machine from fitted costs. */
 export function passMachine(
   costs: PassCosts,
   about: Pick<MachineModel, 'name' | 'about' | 'chunkMultiple'>,
@@ -93,7 +93,7 @@ export function passMachine(
   }
 }
 
-/** The idle slots that llama.cpp's backend computes along, where that is cheaper than another pass. */
+/** Idle slots that the llama.cpp backend computes along, where that is cheaper than a further pass. */
 function fillers(shares: readonly Share[], { base, each }: PassCosts['decode']): Share[] {
   const used = new Set(shares.map(({ slot }) => slot))
   const decoding = shares.filter(({ tokens }) => tokens === 1).map(({ slot }) => slot)
@@ -102,7 +102,7 @@ function fillers(shares: readonly Share[], { base, each }: PassCosts['decode']):
   return cheap.flat().map((slot) => ({ slot, tokens: 1, context: 0 }))
 }
 
-/** The shorter chunks as long as one of them, as llama.cpp's backend computes them where that is cheaper. */
+/** Shorter chunks padded to a longer one's length, as the llama.cpp backend does where that is cheaper. */
 function filledTo(shares: readonly Share[], length: number): Share[] {
   return shares.map((share) => {
     const isShorter = share.tokens > 1 && share.tokens < length
@@ -116,7 +116,7 @@ function coefficientsOf({ decode, prefill }: PassCosts): number[] {
   return [decode.alone, decode.base, decode.each, decode.read, base, sequence, each, pair, lonePair]
 }
 
-/** What of a step takes time: the factors of the costs of its passes. */
+/** The features of a step for the fit: how often each cost occurs in its passes. */
 export function passFeatures(shares: readonly Share[], tile: number): number[] {
   let [alone, several, each, read] = [0, 0, 0, 0]
   for (const pass of passesOf(shares.filter(({ tokens }) => tokens === 1))) {

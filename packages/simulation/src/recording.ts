@@ -13,7 +13,7 @@ import type { MachineModel } from './machine.js'
 import { promptIds, type PromptPart } from './simulated-model.js'
 import type { SimulatedRequest } from './simulate-load.js'
 
-/** Fewer steps are too few to fit. */
+/** The fewest steps that costs are fitted to. */
 const fewest = 20
 /** A longer recording is thinned to about this many steps: every second, third … one. */
 const most = 4000
@@ -21,10 +21,9 @@ const most = 4000
 const observations = 100_000
 
 /**
- * A machine whose steps take as long as the steps of a recording: a `StepCostModel` fitted to them,
- * and the time that usually passed between two steps that followed
- * each other. A cost that no step of the recording tells of, such as that of prompts where none came,
- * stays that of a small model on two cores in proportion.
+ * A machine whose steps take as long as the steps of a recording: a `StepCostModel` fitted to them, plus
+ * the usual time between two successive steps. A cost that no recorded step shows, such as that of prompts
+ * where none were computed, keeps its proportion to the others of a small model on two cores.
  *
  * @throws `invalid_dataset` when there are too few steps
  */
@@ -62,7 +61,7 @@ function recordedWork({ decode, context, chunks, drafts }: RecordedStep): StepWo
   }
 }
 
-/** The lower quartile: a pause without work is no cost. */
+/** The usual time between two steps of an engine: the lower quartile, since pauses without work are no cost. */
 function betweenSteps(steps: readonly RecordedStep[]): number {
   const last = new Map<number, RecordedStep>()
   const gaps = steps.flatMap((step) => {
@@ -76,20 +75,20 @@ function betweenSteps(steps: readonly RecordedStep[]): number {
 
 /** A recorded request as it can be served again. */
 export interface RecordedPrompt {
-  /** What its prompt is made of: prompts that began alike begin with the same parts. */
+  /** The prompt's parts: prompts that shared a prefix begin with the same parts. */
   readonly prompt: readonly PromptPart[]
   readonly inputTokens: number
-  /** Of an unfinished answer the tokens that it had. */
+  /** Tokens of the answer; `max_tokens` of a request that was cancelled or timed out, to be cut again. */
   readonly outputTokens: number
-  /** When it came, in milliseconds after the first one. */
+  /** Arrival, in milliseconds after the recording's first request. */
   readonly atMs: number
-  /** All else that matters to a scheduler. A cancelled one is cancelled at the same time after its arrival. */
+  /** All else that matters to a scheduler. A cancelled request is cancelled after the same time again. */
   readonly request: Omit<SimulatedRequest, 'id' | 'arrival' | 'prompt' | 'maxTokens'>
 }
 
 /**
- * What the requests of a recording asked for. Requests that were refused before their prompt was read are
- * left out.
+ * The requests of a recording, to be served again. Requests that were refused before their prompt was read
+ * are left out.
  */
 export function recordedPrompts({ arrivals, blockTokens }: Recording): RecordedPrompt[] {
   const taken = arrivals.filter(({ promptTokens = 0 }) => promptTokens > 0)
@@ -98,7 +97,7 @@ export function recordedPrompts({ arrivals, blockTokens }: Recording): RecordedP
     const { promptTokens = 0, blocks, atMs } = arrival
     const prompt = blocks.map((block) => ({ key: `block ${block}`, tokens: blockTokens }))
     const tail = promptTokens - blocks.length * blockTokens
-    // No other prompt begins with what is no whole block.
+    // Prefixes are recorded in whole blocks: the tokens behind the last one are shared with no other prompt.
     if (tail > 0) prompt.push({ key: `tail ${index}`, tokens: tail })
     return {
       prompt,
@@ -110,7 +109,7 @@ export function recordedPrompts({ arrivals, blockTokens }: Recording): RecordedP
   })
 }
 
-/** The same for a simulation. */
+/** The requests of a recording as requests of a simulation. */
 export function recordedRequests(recording: Recording): SimulatedRequest[] {
   return recordedPrompts(recording).map((recorded, index) => ({
     ...recorded.request,

@@ -29,11 +29,11 @@ import { simulatedProposer } from './simulated-model.js'
 /** A request of a simulated load. */
 export interface SimulatedRequest extends Omit<SimulatedTask, 'sampling'> {
   readonly id: string
-  /** Milliseconds of the simulated clock. */
+  /** Time of arrival, in milliseconds of the simulated clock. */
   readonly arrival: number
   /** Token ids, or a function that makes them at arrival, which saves memory for long loads. */
   readonly prompt: readonly number[] | (() => readonly number[])
-  /** Tokens drawn: no answer ends before. */
+  /** Tokens of the answer, which never ends earlier. */
   readonly maxTokens: number
   /** Its client cancels this many milliseconds after its arrival. */
   readonly cancelAfterMs?: number
@@ -44,9 +44,9 @@ export interface SimulatedAnswer {
   readonly request: SimulatedRequest
   /** When each token reached the client, in milliseconds of the clock. */
   readonly tokenTimes: readonly number[]
-  /** When it ended, be it with an error; absent where the simulation was interrupted. */
+  /** When the request ended, also with an error; absent where the simulation was interrupted before. */
   readonly endedAt?: number
-  /** The code of the error that it ended with. */
+  /** The code of the error that the request ended with. */
   readonly error?: string
   readonly message?: string
   readonly usage?: Usage
@@ -55,26 +55,26 @@ export interface SimulatedAnswer {
 }
 
 /**
- * A load, and what serves it. Each machine has 16 slots of 4,096 tokens, and 2,048 tokens a step, unless other limits
- * are given. With an `acceptance` the engines speculate.
+ * A load, and the machines that serve it. Each machine has 16 slots of 4,096 tokens and takes 2,048 tokens a
+ * step, unless other limits are given. With an `acceptance` the engines speculate.
  */
 export interface SimulationOptions extends FleetOptions, Partial<SimulatedLimits> {
-  /** Called for each machine: a policy serves one engine. */
+  /** Makes the policy of each machine: a policy serves one engine. */
   readonly policy: () => SchedulerPolicy
   readonly requests: readonly SimulatedRequest[]
-  /** A closed loop: the request that follows one that has ended, not before `now`. */
+  /** For a closed loop: makes the request that follows one that has ended, with an `arrival` from `now` on. */
   readonly after?: (ended: SimulatedAnswer, now: number) => SimulatedRequest | undefined
   readonly seed?: number
   /**
-   * A draft model guesses, whose passes take this share of the time of the machine's model. Only with
-   * `acceptance`. Default: guesses take no time.
+   * Passes of the draft model take this share of the time of the machine's model. Only with `acceptance`.
+   * Default: there is no draft model, and drafts take no time.
    */
   readonly draftShare?: number
-  /** Policies that take over, each at its time. */
+  /** Policies that replace the running one, each at the millisecond `at`. */
   readonly successors?: readonly { readonly at: number; readonly policy: SchedulerPolicy }[]
-  /** Makes each machine's backend, which waits for its clock alone; default: a {@link SimulatedBackend}. */
+  /** Makes each machine's backend, which may wait for the clock only; default: a {@link SimulatedBackend}. */
   readonly createBackend?: (clock: Clock) => Backend
-  /** What serves the requests. Default: the machines. */
+  /** Makes the service of the requests. Default: a fleet of the machines. */
   readonly serve?: (parts: ServiceParts) => RequestService
   /** Called for every token that is drawn. */
   readonly onToken?: (request: string, token: TokenId) => void
@@ -86,15 +86,15 @@ export interface SimulationOptions extends FleetOptions, Partial<SimulatedLimits
 
 /** The result of a simulation. */
 export interface SimulationReport {
-  /** In the order of their submission. */
+  /** One for each request, in the order of submission. */
   readonly results: readonly SimulatedAnswer[]
   readonly steps: number
-  /** Prompt tokens computed; what a slot held is not. */
+  /** Prompt tokens computed; tokens found in a slot's cache are not counted. */
   readonly prefillTokens: number
   readonly preemptions: number
-  /** How often a model left memory for another one; absent: there is one. */
+  /** How often a model was unloaded for another one; absent where there is only one model. */
   readonly swaps?: number
-  /** Tokens of drafts that were verified, and those of them that were right. */
+  /** Draft tokens that were verified; `acceptedTokens` of them were accepted. */
   readonly draftTokens: number
   readonly acceptedTokens: number
   /** Share of the simulated time in which the machines computed. */
@@ -112,7 +112,7 @@ export async function simulateLoad(options: SimulationOptions): Promise<Simulati
   return await new SimulatedService(options).run()
 }
 
-/** What is not named. */
+/** Defaults of the options. */
 const usual = { slots: 16, contextSize: 4096, batchSize: 2048, seed: 1 }
 
 type Open = { -readonly [Key in keyof SimulatedAnswer]: SimulatedAnswer[Key] } & {
@@ -127,7 +127,7 @@ class SimulatedService {
   readonly #open = new Map<string, Open>()
   readonly #turn = eventLoopTurns()
   readonly #registry = new PluginRegistry()
-  /** What a callback threw first. */
+  /** The first error that a callback threw. */
   #failure: { readonly error: unknown } | undefined
 
   constructor(options: SimulationOptions) {
@@ -152,8 +152,8 @@ class SimulatedService {
       })
     }
     for (const request of requests) this.#schedule(request)
-    // All that happens between two timers are promises, which are settled here. Nothing of it may wait for a
-    // turn of the event loop, as texts that are tokenized in parts do: prompts are tokens.
+    // Between two timers, work waits for promises only, which are settled here. None of it may wait for a turn
+    // of the event loop, as the tokenizing of long texts does: prompts are tokens.
     for (;;) {
       await this.#turn()
       if (this.#failure !== undefined) throw this.#failure.error
@@ -198,7 +198,7 @@ class SimulatedService {
     })
   }
 
-  /** The engine would take an error here for one of its own, and go on. */
+  /** Runs a callback of the options and keeps its error: the engine would catch it as its own, and go on. */
   #call<T>(callback: () => T): T | undefined {
     if (this.#failure !== undefined) return undefined
     try {
@@ -249,7 +249,7 @@ class SimulatedService {
     const all = this.#fleet.statistics()
     const sum = (of: (one: (typeof all)[number]) => number) =>
       all.reduce((total, one) => total + of(one), 0)
-    // deaths and drains that are still ahead do not make it longer
+    // deaths and drains after the last request do not count
     const end = this.#results.reduce(
       (latest, { endedAt = this.#clock.now() }) => Math.max(latest, endedAt),
       0,

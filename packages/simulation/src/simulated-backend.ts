@@ -35,25 +35,25 @@ export interface SimulatedLimits extends Pick<
   'slots' | 'contextSize' | 'batchSize' | 'kvTokens'
 > {
   /**
-   * How likely each token of an answer is the expected one, 0 to 1, which drafts guess. Default: there
-   * are no drafts.
+   * Share of draft tokens that are accepted, 0 to 1: the probability that an answer's token is the expected
+   * one. Default: there are no drafts.
    */
   readonly acceptance?: number
-  /** What images cost. Default: it takes none. */
+  /** Costs of encoding images. Default: the backend takes no images. */
   readonly encodes?: SimulatedEncodes
-  /** The tools that prompts say are called. Default: none. */
+  /** The tools that parts of prompts may call. Default: none. */
   readonly tools?: readonly string[]
 }
 
-/** A step as it ran. */
+/** A step that ran: when, how long, and what it computed. */
 export type SimulatedStep = Pick<
   StepRecord,
   'startedAt' | 'durationMs' | 'prefillTokens' | 'decodeSequences' | 'draftTokens'
 >
 
 /**
- * A backend that computes nothing and takes, on its clock, as long as a {@link MachineModel} says. It
- * knows how long each slot's content is and leaves to the engine which tokens that are.
+ * A backend that computes nothing: a step takes as long on its clock as the {@link MachineModel} says. It
+ * keeps the length of each slot's content only; the engine knows the tokens.
  */
 export class SimulatedBackend implements Backend {
   readonly specificationVersion = 1

@@ -17,23 +17,23 @@ import {
 } from '@cllm/core'
 import { hashOf } from '@cllm/scheduler'
 
-/** What a simulated model says where it says what is expected. */
+/** The expected token of an answer, which drafts guess. */
 const expected: TokenId = 0
 
-/** A part of a prompt. The same key gives the same tokens in every prompt; an empty one what a simulated model says. */
+/** A part of a prompt. A key gives the same tokens in every prompt; the empty key gives tokens of an answer. */
 export interface PromptPart {
   readonly key: string
   readonly tokens: number
   /**
-   * Each token of it stands for a call of this tool, which the simulation must know. A simulated model whose
-   * prompt ends with one says it first.
+   * The part's tokens stand for a call of this tool, which must be one of `tools`. Where a prompt ends with
+   * such a token, the answer begins with the call.
    */
   readonly call?: string
 }
 
 /**
  * Token ids that stand for a prompt: equal where two prompts have the same part at the same place, and
- * as good as never equal elsewhere.
+ * different elsewhere, except by rare chance.
  */
 export function promptIds(parts: readonly PromptPart[]): number[] {
   const ids: number[] = []
@@ -46,28 +46,28 @@ export function promptIds(parts: readonly PromptPart[]): number[] {
     let state = hashOf(key)
     for (let index = 0; index < tokens; index++) {
       state = nextNumber(state)
-      // 0 is what a simulated model says: no other part has it.
+      // 0 is the expected token of answers, which no other part has.
       ids.push(1 + (state >>> 3))
     }
   }
   return ids
 }
 
-/** Behind all tokens of prompts. */
+/** The lowest token id of a tool call, above all token ids of prompts. */
 const firstCall = 2 ** 29 + 1
 
-/** The token that stands for a call of this tool. */
+/** The token id that stands for a call of this tool. */
 export const callToken = (tool: string): TokenId => firstCall + (hashOf(tool) >>> 4)
 
 /** Token ids of prompts are 30-bit numbers. */
 export const vocabularySize = 2 ** 30
-/** The other token of answers. No prompt has one of them, so no answer is found as a prefix. */
+/** An answer's token that drafts did not guess. Prompts do not have it, so no answer is found as a prefix. */
 const unexpected: TokenId = vocabularySize - 1
 
-/** Tokens at a prompt's end that tell requests apart. */
+/** Length of a prompt's end that seeds the draws of its answer, in tokens. */
 export const hashedTokens = 8
 
-/** Draws by a hash of the prompt's end and the position. */
+/** Draws an answer's tokens by a hash of the prompt's end and the position: the same request, the same answer. */
 export class SimulatedSampler implements Sampler {
   constructor(
     private readonly hash: number,
@@ -85,7 +85,7 @@ export class SimulatedSampler implements Sampler {
   dispose(): void {}
 }
 
-/** Tokens are texts where they stand for a call of a tool. */
+/** A tokenizer that knows the texts of tool calls; other tokens have no text. */
 export const tokenizerOf = (tools: ReadonlyMap<TokenId, string>): Tokenizer => ({
   vocabularySize,
   maxTokenBytes: 16,
@@ -100,7 +100,7 @@ function noText(): never {
   throw new CllmError('unsupported', 'A simulated model takes prompts in tokens')
 }
 
-/** Always guesses the expected tokens: how often that is right is up to the {@link SimulatedBackend}. */
+/** Drafts expected tokens only: the {@link SimulatedBackend} decides how many are accepted. */
 export const simulatedProposer: ProposerDefinition = {
   name: 'simulated',
   doc: 'Guesses what a simulated model is expected to say.',
@@ -111,11 +111,11 @@ export const simulatedProposer: ProposerDefinition = {
   }),
 }
 
-/** A hash of 32 bits of both. */
+/** Mixes a value into a 32-bit hash. */
 export const mixed = (hash: number, value: number): number =>
   mixBits(hash ^ Math.imul(value + 1, 0x9e3779b1))
 
-/** Draws up to the first token that was not guessed. */
+/** Draws a token for each output, up to the first rejected draft token. */
 export function outputsOf({ outputs, drafts = 0, sampler }: BatchItem): readonly StepOutput[] {
   const drawn: StepOutput[] = []
   for (const position of outputs) {
@@ -126,15 +126,15 @@ export function outputsOf({ outputs, drafts = 0, sampler }: BatchItem): readonly
   return drawn
 }
 
-/** What encoding costs on a simulated machine. */
+/** Costs of encoding images on a simulated machine. */
 export interface SimulatedEncodes {
-  /** Milliseconds of an image. */
+  /** Milliseconds for an image. */
   readonly encodeMs: number
-  /** Share of the machine that steps lose while one is encoded, 0 to 1: 0 where it has a processor of its own. */
+  /** Share of the machine that steps lose while an image is encoded, 0 to 1; 0 with a processor for images. */
   readonly lostShare: number
 }
 
-/** Encodes on simulated time, beside the steps. The data of an image is the number of its tokens, a space and its name. */
+/** Encodes in simulated time, beside steps. An image's data is its number of tokens, a space and a name. */
 export class SimulatedEncoder implements MediaEncoder {
   #isBusy = false
 
@@ -143,7 +143,7 @@ export class SimulatedEncoder implements MediaEncoder {
     private readonly costs: SimulatedEncodes,
   ) {}
 
-  /** How many times as long a step takes now. */
+  /** Factor of a step's time while an image is encoded, else 1. */
   get slowness(): number {
     return this.#isBusy ? 1 / (1 - this.costs.lostShare) : 1
   }

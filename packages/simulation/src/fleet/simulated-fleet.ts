@@ -10,7 +10,7 @@ import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler
 import type { FleetParts, RequestService, SimulatedTask } from './fleet-options.js'
 import { SimulatedFront, SimulatedMachine } from './simulated-machine.js'
 
-/** A request on the machines. */
+/** A request of a fleet: where it runs, and its answer so far. */
 class Placed {
   readonly answer: number[] = []
   firstTokenMs: number | undefined
@@ -32,12 +32,12 @@ const allDrain = 'No machine takes requests any more'
 
 /** Machines behind fronts that place requests on them: they may die, drain and be unequal. */
 export class SimulatedFleet implements RequestService {
-  /** Those that live, and those that die with the step that is running. */
+  /** Engines that run, and engines of dead machines until their last step has ended. */
   readonly engines = new Set<Engine>()
-  /** What the others did. */
+  /** Statistics of engines that have ended. */
   readonly #done: EngineStatistics[] = []
   readonly #machines: (SimulatedMachine | undefined)[] = []
-  /** Those that live, and those that died, which no front has noticed. */
+  /** Machines that live, and dead ones until the fronts notice. */
   readonly #byId = new Map<string, SimulatedMachine>()
   readonly #fronts: readonly SimulatedFront[]
   readonly #open = new Map<string, Placed>()
@@ -72,7 +72,7 @@ export class SimulatedFleet implements RequestService {
     return [...this.#done, ...Array.from(this.engines, (engine) => engine.statistics())]
   }
 
-  /** Requests come to the fronts in turns. */
+  /** Gives the request to the next front (round robin). */
   submit(id: string, tokens: readonly number[], request: SimulatedTask): void {
     const front = this.#fronts[this.#turn++ % this.#fronts.length]!
     const placed = new Placed(id, tokens, request, front, this.parts.clock.now())
@@ -84,7 +84,7 @@ export class SimulatedFleet implements RequestService {
     const placed = this.#open.get(id)
     if (placed === undefined) return
     const { machine } = placed
-    // Its machine may be dead, though nobody has noticed.
+    // The machine may be dead without any front having noticed.
     if (machine !== undefined && !machine.isDead) machine.engine.cancel(id)
     else this.#fail(placed, 'cancelled', cancelReason)
   }
@@ -97,7 +97,7 @@ export class SimulatedFleet implements RequestService {
     this.engines.add(engine)
     const onEvent: FleetParts['onEvent'] = (request, event) => this.#take(request, event)
     const onReport = (report: WorkerReport): void => this.#report(machine, report)
-    // Nobody asks a single machine how busy it is.
+    // Nothing is routed to a single machine, so that its reports are not needed.
     const told = machines > 1 ? onReport : undefined
     const machine: SimulatedMachine = new SimulatedMachine(id, engine, slots, now, onEvent, told)
     this.#machines[index] = machine
@@ -105,7 +105,7 @@ export class SimulatedFleet implements RequestService {
     this.#deliver(machine, machine.report)
   }
 
-  /** What a machine reports reaches the fronts after a while. */
+  /** Gives a machine's report to the fronts, `viewAgeMs` later. */
   #report(machine: SimulatedMachine, report: WorkerReport): void {
     const { clock, viewAgeMs = 0 } = this.parts
     if (viewAgeMs === 0) this.#deliver(machine, report)
@@ -130,7 +130,7 @@ export class SimulatedFleet implements RequestService {
       onPlaced: (worker, placement) => {
         const machine = this.#byId.get(worker)
         placed.machine = machine
-        // A front may not have noticed yet that a machine is gone.
+        // The front may have chosen a dead machine: the request moves when the death is noticed.
         if (machine === undefined || machine.isDead) return
         const continuedTokens = placed.answer.length
         machine.onPlaced({ id, ...prompt, continuedTokens }, front.name, placement)
@@ -185,12 +185,12 @@ export class SimulatedFleet implements RequestService {
     }
   }
 
-  /** No machine takes requests, nor will. */
+  /** Whether every machine drains: requests without a machine are rejected. */
   get #takesNothing(): boolean {
     return this.#draining.size === this.#machines.length
   }
 
-  /** The next death; they are evenly spread over time. */
+  /** Plans the next death; deaths are evenly spaced in time. */
   #plan(everyMs: number): void {
     const { clock, isBusy } = this.parts
     clock.at(clock.now() + everyMs, () => {
@@ -218,7 +218,7 @@ export class SimulatedFleet implements RequestService {
     })
   }
 
-  /** The fronts notice: what was there goes on elsewhere. */
+  /** The fronts notice a death, and place the dead machine's requests on others. */
   #onLost(machine: SimulatedMachine): void {
     this.#byId.delete(machine.id)
     for (const front of this.#fronts) front.onGone(machine.id)

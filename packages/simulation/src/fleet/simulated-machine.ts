@@ -9,7 +9,7 @@ import {
   WorkerTable,
 } from '@cllm/scheduler'
 
-/** An engine of a simulation, with the meter that a worker has. */
+/** An engine of a simulated fleet, with the load meter of a cluster's worker. */
 export class SimulatedMachine {
   readonly #meter: LoadMeter
   #isDead = false
@@ -19,9 +19,9 @@ export class SimulatedMachine {
     readonly engine: Engine,
     slots: number,
     private readonly now: () => number,
-    /** An event for a request on it. */
+    /** Gets each event of a request on this machine. */
     private readonly onEvent: (id: string, event: RequestEvent) => void,
-    /** Its report changed. */
+    /** Gets the machine's report whenever it changed. */
     private readonly onReport?: (report: WorkerReport) => void,
   ) {
     this.#meter = new LoadMeter(slots)
@@ -40,13 +40,13 @@ export class SimulatedMachine {
     return this.#meter.report(this.now())
   }
 
-  /** A front placed a request here; the engine gets it next. */
+  /** Counts a request that a front placed here, just before the engine gets it. */
   onPlaced(request: PlacedRequest, front: string, placement: number): void {
     this.#meter.onPlaced(request, front, placement, this.now())
     this.onReport?.(this.report)
   }
 
-  /** It is gone: nothing is heard of it any more. Resolves when the step is over that is running. */
+  /** Kills the machine: it sends no more events or reports. Resolves when the running step has ended. */
   async die(): Promise<void> {
     this.#isDead = true
     await this.engine.close()
@@ -60,26 +60,26 @@ export class SimulatedMachine {
   }
 }
 
-/** A request at a front, and who is told where it goes. */
+/** A request that a front has to place, and the callbacks for the router's decision. */
 export interface Unplaced {
   readonly request: RequestToPlace
-  /** Whether it still wants a place. */
+  /** Whether the request still waits: its client may have cancelled. */
   readonly isOpen: () => boolean
   readonly onPlaced: (worker: string, placement: number) => void
   readonly onRefused: (reason: string) => void
-  /** When the router held it first. */
+  /** Time at which the router held the request first, instead of placing it. */
   heldSince?: number
 }
 
-/** Milliseconds that a router may hold a request while no machine has one. */
+/** Milliseconds that a router may hold a request while all machines are idle. */
 const idlePatienceMs = 600_000
 
-/** A front of a simulation: its router, and what it knows of the machines. */
+/** A front of a simulated fleet: its router, and its view of the machines. */
 export class SimulatedFront {
   readonly #table: WorkerTable
-  /** Those that wait for what machines report; what the router holds for a time has a timer. */
+  /** Requests that wait for a machine's next report. A request held for a time has a timer instead. */
   readonly #waiting = new Set<Unplaced>()
-  /** When a machine had a request last, as far as this front was told. */
+  /** Time of the last report: between reports no machine's load changes. */
   #busyAt = 0
 
   constructor(
@@ -90,22 +90,22 @@ export class SimulatedFront {
     this.#table = new WorkerTable(name)
   }
 
-  /** A report reached this front. */
+  /** Takes a machine's report. */
   onReport(worker: string, report: WorkerReport): void {
     const now = this.clock.now()
     this.#table.set(worker, report, now)
     this.#busyAt = now
-    // By timers: the engine that reports would take what a router throws for an observer's defect, and go on.
+    // In timers: an exception of the router would otherwise be caught by the reporting engine, as its observer's.
     for (const unplaced of this.#waiting) this.clock.at(now, () => this.place(unplaced))
     this.#waiting.clear()
   }
 
-  /** A machine takes no new requests any more. */
+  /** Called when a machine drains: it takes no new requests. */
   onDrain(worker: string): void {
     this.#table.setEligible(worker, false)
   }
 
-  /** A machine is gone. */
+  /** Called when the front notices that a machine is dead. */
   onGone(worker: string): void {
     this.#table.delete(worker)
   }
@@ -128,7 +128,7 @@ export class SimulatedFront {
     } else if ('refuse' in placement) onRefused(placement.refuse)
     else if (placement.holdMs === Infinity) this.#waiting.add(unplaced)
     else {
-      // Nothing but the time changes any more: a router that goes on so would never let the simulation end.
+      // On idle machines nothing changes any more: a router that holds on would never let the simulation end.
       const isIdle = views.every(({ open }) => open === 0)
       unplaced.heldSince ??= now
       if (isIdle && now - Math.max(unplaced.heldSince, this.#busyAt) > idlePatienceMs) {
