@@ -7,13 +7,13 @@ import type {
 } from '../contracts/scheduling/decisions.js'
 import { CllmError, messageOf, didYouMean } from '../errors/cllm-error.js'
 
-/** Options as they are given, not checked yet. */
+/** Options that a user gave, before they are checked. */
 export type GivenOptions = Readonly<Record<string, unknown>>
 
-/** A definition, whatever its `create` takes. */
+/** A definition of any kind: what its `create` takes differs. */
 export type AnyDefinition = Omit<Definition<unknown>, 'create'> & { readonly create: unknown }
 
-/** @throws `plugin_invalid` when it cannot be half of a policy */
+/** @throws `plugin_invalid` when the definition cannot be an order or a batching of a policy */
 export function checkHalf(kind: string, half: Definition<unknown>): void {
   checkDefinition(kind, half)
   if (/^[^+\s]+$/.test(half.name)) return
@@ -21,7 +21,7 @@ export function checkHalf(kind: string, half: Definition<unknown>): void {
   throw new CllmError('plugin_invalid', message)
 }
 
-/** @throws `plugin_invalid` when a part of it is missing or is of the wrong kind */
+/** @throws `plugin_invalid` when a field of the definition is missing or has the wrong type */
 export function checkDefinition(kind: string, definition: AnyDefinition): void {
   const { name, doc, options } = definition ?? {}
   const isText = (value: unknown) => typeof value === 'string' && value !== ''
@@ -34,10 +34,10 @@ export function checkDefinition(kind: string, definition: AnyDefinition): void {
 }
 
 /**
- * The error for a name that there is not.
+ * The error for an unknown name.
  *
- * @param none - what is said where there is nothing to choose from
- * @param more - what else is valid
+ * @param none - the sentence for users where there are no names to choose from
+ * @param more - words on what else is valid, besides the names
  */
 export function noSuchName(
   field: string,
@@ -51,7 +51,7 @@ export function noSuchName(
   return new CllmError('invalid_configuration', message, { details: { field, valid } })
 }
 
-/** @throws `plugin_conflict` when there is one of this name */
+/** @throws `plugin_conflict` when the name is taken */
 export function checkFree(taken: ReadonlyMap<string, unknown>, kind: string, name: string): void {
   if (!taken.has(name)) return
   const message = `${a(kind)} named "${name}" is registered already`
@@ -59,10 +59,10 @@ export function checkFree(taken: ReadonlyMap<string, unknown>, kind: string, nam
 }
 
 /**
- * What `create` of a definition made: in plain JavaScript it may have forgotten to return it.
+ * Checks what `create` of a definition returned: in plain JavaScript it may have forgotten to return it.
  *
- * @param needs - what it has: its name, methods
- * @throws `plugin_invalid` when it lacks one of these
+ * @param needs - properties and methods that it has to have
+ * @throws `plugin_invalid` when one of them is missing
  */
 export function checkMade<Made extends object>(
   kind: string,
@@ -73,7 +73,7 @@ export function checkMade<Made extends object>(
   const has = (need: keyof Made & string): boolean =>
     typeof (made as Partial<Made> | undefined)?.[need] === (need === 'name' ? 'string' : 'function')
   if (needs.every(has)) return made
-  // Its rejection, which nobody waits for, would end the process.
+  // An unhandled rejection would end the process.
   if (made instanceof Promise) made.catch(() => {})
   const what = needs.map((need) => withArticle(need === 'name' ? need : `${need} method`))
   const message = `${kind} "${name}": create made no ${kind}, which has ${what.join(' and ')}`
@@ -82,17 +82,17 @@ export function checkMade<Made extends object>(
 
 const withArticle = (what: string): string => `${/^[aeiou]/.test(what) ? 'an' : 'a'} ${what}`
 
-/** The kind with its article, as a sentence begins. */
+/** The kind with its article, at the begin of a sentence. */
 const a = (kind: string): string => `A${withArticle(kind).slice(1)}`
 
-/** What is wrong with one option: as zod and its like say it. */
+/** A problem of one option, as zod and similar libraries report it. */
 interface Issue {
-  /** The option's name, and where in its value. */
+  /** The option's name, and the path within its value. */
   readonly path: readonly string[]
   readonly message: string
 }
 
-/** What is wrong with options: each issue of zod and its like; of other errors the message. */
+/** The problems in an error of a schema: each issue of zod and similar libraries; else the error's message. */
 export function issuesOf(error: unknown): Issue[] {
   const issues = (error as { issues?: unknown } | undefined)?.issues
   if (!Array.isArray(issues)) return [{ path: [], message: messageOf(error) }]
@@ -101,7 +101,7 @@ export function issuesOf(error: unknown): Issue[] {
   })
 }
 
-/** What is wrong with options, in words: each issue with the name of its option. */
+/** The problems in an error of a schema, each in words, with the name of its option. */
 export function optionProblems(error: unknown): string[] {
   return issuesOf(error).map(({ path, message }) => {
     const problem = message.replace(/^Invalid input: /, '')
@@ -109,15 +109,15 @@ export function optionProblems(error: unknown): string[] {
   })
 }
 
-/** Of what has no options. */
+/** The schema of a definition without options. */
 const noOptions: ObjectSchema<object> = { parse: () => ({}), shape: {} }
 
 /**
- * The options with their defaults. A schema may drop an option that it does not know without a word, as
- * zod's `z.object` does.
+ * Parses options: checks them and adds defaults. Also checks that the schema dropped none silently, as zod's
+ * `z.object` does with unknown options.
  *
  * @param schema - default: there are no options
- * @param own - those that it has to know. Default: all
+ * @param own - options that the schema has to know. Default: all
  * @throws what the schema throws, and TypeError for an option that it dropped
  */
 export function parseKnown<Options>(
@@ -135,17 +135,17 @@ export function parseKnown<Options>(
   throw new TypeError(noSuchOption(dropped, valid))
 }
 
-/** Says that an option is none of the valid ones. */
+/** The sentence that rejects an unknown option and names the valid ones. */
 export function noSuchOption(option: string, valid: readonly string[]): string {
   const known = valid.length === 0 ? 'it has no options' : `its options are ${valid.join(', ')}`
   return `there is no option "${option}" (${known})${didYouMean(option, valid)}`
 }
 
 /**
- * Gives each part its own of the options, checked and with defaults.
+ * Splits a policy's options among its parts (order and batching), checked and with defaults.
  *
- * @param policy - names the policy in errors
- * @throws `invalid_policy` with all that is wrong, and the options that would do in `details.valid`
+ * @param policy - the policy's name, for errors
+ * @throws `invalid_policy` with every problem, and the valid options in `details.valid`
  */
 export function parseOptions<Parts extends readonly Definition<unknown>[]>(
   policy: string,
@@ -180,8 +180,8 @@ const pick = (given: GivenOptions, names: readonly string[]): GivenOptions =>
   Object.fromEntries(Object.entries(given).filter(([name]) => names.includes(name)))
 
 /**
- * What a method of a plug-in returned, which is not to be a promise. The rejection of a promise that
- * nobody waits for would end the process.
+ * Passes on what a method of a plug-in returned, unless it is a promise, whose unhandled rejection would
+ * end the process.
  *
  * @throws TypeError that names the method
  */
@@ -191,15 +191,15 @@ export function synchronous<T>(result: T, method: string): T {
   throw new TypeError(`${method} returned a promise: it is synchronous`)
 }
 
-/** Whether a part of a plug-in has failed, whoever called it, such as a policy with `remainingTokens`. */
+/** Whether an error is a part's own, even if another plug-in called the part, as policies do `remainingTokens`. */
 export const isOfPart = (error: unknown): boolean =>
   CllmError.isInstance(error) && error.details['part'] !== undefined
 
 /**
- * Where a router places a request.
+ * Asks a router where to place a request, and checks its answer.
  *
- * @param views - the workers that may have it, at least one
- * @throws TypeError that shows an answer that cannot be carried out, and what the router throws
+ * @param views - the workers that can take the request, at least one
+ * @throws TypeError that shows an impossible answer, and what the router throws
  */
 export function askRouter(
   router: RouterPolicy,
@@ -213,7 +213,7 @@ export function askRouter(
   throw new TypeError(`place: expected ${expected}, instead got ${shown(answer)}`)
 }
 
-/** Whether it can be carried out: a plug-in in plain JavaScript may answer anything. */
+/** Whether a router's answer is possible: a plug-in in plain JavaScript may return anything. */
 function isPossible(answer: Placement, views: readonly WorkerView[]): boolean {
   if (typeof answer !== 'object' || answer === null) return false
   if ('holdMs' in answer) return answer.holdMs >= 0

@@ -18,13 +18,13 @@ import type { SamplerChoice } from '../contracts/model/sampling.js'
 import { invalidField } from '../engine/input/check-request.js'
 import { token } from '../tokens.js'
 
-/** What plug-ins define of one kind, by name. */
+/** The definitions of one kind, such as routers, that plug-ins registered, by name. */
 export class Definitions<One extends AnyDefinition> {
   readonly #byName = new Map<string, One>()
 
   /**
-   * @param kind - what they are, such as `router`
-   * @param field - where users name one. Default: the kind
+   * @param kind - the kind in errors, such as `router`
+   * @param field - the setting in which users name a definition. Default: the kind
    */
   constructor(
     protected readonly kind: string,
@@ -36,14 +36,16 @@ export class Definitions<One extends AnyDefinition> {
     return [...this.#byName.keys()]
   }
 
-  /** The one of this name, if there is one. */
+  /** The definition of this name, if there is one. */
   get(name: string): One | undefined {
     return this.#byName.get(name)
   }
 
   /**
-   * @param replaces - whether it takes the place of the one of its name
-   * @throws `plugin_invalid`, or `plugin_conflict` when there is one of this name
+   * Registers a definition.
+   *
+   * @param replaces - whether it may replace the definition of the same name
+   * @throws `plugin_invalid`, or `plugin_conflict` when the name is taken
    */
   add(definition: One, replaces = false): void {
     checkDefinition(this.kind, definition)
@@ -52,10 +54,10 @@ export class Definitions<One extends AnyDefinition> {
   }
 
   /**
-   * The one of this name.
+   * Finds the definition of a name that a user gave.
    *
-   * @param valid - the names that a user can choose from. Default: all
-   * @param more - what else is valid
+   * @param valid - the names that the user can choose from. Default: all
+   * @param more - words on what else is valid, for the error
    * @throws `invalid_configuration` with the valid names
    */
   find(name: string, valid: readonly string[] = this.names, more = ''): One {
@@ -65,9 +67,9 @@ export class Definitions<One extends AnyDefinition> {
   }
 
   /**
-   * Its options, checked and with defaults.
+   * Checks a definition's options and adds defaults.
    *
-   * @throws `invalid_configuration` that names each wrong option, or the one that there is not
+   * @throws `invalid_configuration` that names each wrong or unknown option
    */
   options({ name, options: schema }: Pick<One, 'name' | 'options'>, given: GivenOptions): unknown {
     try {
@@ -81,9 +83,9 @@ export class Definitions<One extends AnyDefinition> {
   }
 
   /**
-   * What `create` makes.
+   * Calls `create` of a definition.
    *
-   * @throws `plugin_invalid` where that lacks one of `needs`, and what `create` throws, with its name
+   * @throws `plugin_invalid` when the result lacks one of `needs`, and what `create` throws, with the name
    */
   protected made<Made extends object>(
     name: string,
@@ -97,7 +99,7 @@ export class Definitions<One extends AnyDefinition> {
     }
   }
 
-  /** What its schema, or its `create`, threw, with what was to be made. */
+  /** An error that the schema or `create` threw, with the definition's kind and name before its message. */
   explained(name: string, cause: unknown): CllmError {
     const { kind } = this
     const problems = optionProblems(cause)
@@ -107,11 +109,11 @@ export class Definitions<One extends AnyDefinition> {
   }
 }
 
-/** What plug-ins register of a kind whose parts have one method, such as routers, by name. */
+/** The definitions of a kind whose instances have one method, such as routers, by name. */
 export class Catalog<Made extends object> extends Definitions<Definition<Made>> {
   /**
-   * @param kind - what they are, such as `router`
-   * @param method - what each has
+   * @param kind - the kind in errors, such as `router`
+   * @param method - the method that each instance has to have
    */
   constructor(
     kind: string,
@@ -121,10 +123,10 @@ export class Catalog<Made extends object> extends Definitions<Definition<Made>> 
   }
 
   /**
-   * Makes the one of this name.
+   * Makes an instance of the definition of this name.
    *
-   * @throws `invalid_configuration` with the valid names, or with what is wrong with which option;
-   *   `plugin_invalid` when what was made lacks the method
+   * @throws `invalid_configuration` with the valid names, or with each option's problem;
+   *   `plugin_invalid` when the instance lacks the method
    */
   create(name: string, options: GivenOptions = {}): Made {
     const definition = this.find(name)
@@ -133,13 +135,13 @@ export class Catalog<Made extends object> extends Definitions<Definition<Made>> 
   }
 }
 
-/** The protocols by name, in the order of registration; a replacement keeps the place of what it replaces. */
+/** The protocols by name, in the order of registration; a replacement keeps its predecessor's place. */
 export class ProtocolCatalog extends Definitions<ProtocolDefinition> {
   constructor() {
     super('protocol', 'protocols')
   }
 
-  /** @throws `plugin_invalid`, or `plugin_conflict` when its name is taken and it does not replace */
+  /** @throws `plugin_invalid`, or `plugin_conflict` when the name is taken and the protocol does not replace */
   override add(definition: ProtocolDefinition): void {
     const { name, replaces = false } = definition ?? {}
     if (/[,\s]/.test(name)) {
@@ -163,7 +165,7 @@ export class ProtocolCatalog extends Definitions<ProtocolDefinition> {
   }
 }
 
-/** A request names no more than this many: each is run for every token. */
+/** The most samplers that a request can name: each of them runs for every token. */
 const mostSamplers = 8
 
 /** The {@link SamplerCatalog}: the samplers of plug-ins. */
@@ -183,8 +185,8 @@ export class SamplerCatalog extends Definitions<SamplerDefinition> {
   /**
    * Makes the samplers that a request names.
    *
-   * @throws `invalid_request` naming the field, with the valid names or what is wrong with which option;
-   *   `plugin_invalid` when what was made is no sampler, and what its `create` throws, with its name
+   * @throws `invalid_request` with the field, and the valid names or each option's problem;
+   *   `plugin_invalid` when `create` made no sampler, and what `create` throws, with the sampler's name
    */
   create(choices: readonly SamplerChoice[], context: SamplerContext): LogitProcessor[] {
     const fits = Array.isArray(choices) && choices.length <= mostSamplers
@@ -219,7 +221,7 @@ export class SamplerCatalog extends Definitions<SamplerDefinition> {
           if (!ArrayBuffer.isView(made) || made.buffer === logits.buffer) return
           throw new TypeError('apply returned other logits: it changes those that it is given')
         } catch (cause) {
-          // Else the backend, which calls it, is blamed.
+          // Without the name, the error would look like the backend's, which calls the sampler.
           const message = `sampler "${name}": ${messageOf(cause)}`
           throw new CllmError('plugin_invalid', message, { details: { sampler: name }, cause })
         }

@@ -17,7 +17,7 @@ export const replaceableParts: Readonly<Record<string, PartToken<unknown>>> = {
   'wait-predictor': parts.WAIT_PREDICTOR,
 }
 
-/** The methods without which a part cannot do, by its name. */
+/** The methods that a part has to have, by the part's name. */
 const needs: Readonly<Record<string, readonly string[]>> = {
   admission: ['checkCount', 'check'],
   'kv-cache-manager': ['lookUp', 'acquire', 'onAdvanced', 'truncate', 'release', 'evict', 'move'],
@@ -27,10 +27,10 @@ const needs: Readonly<Record<string, readonly string[]>> = {
   'wait-predictor': ['forecast', 'waitMs'],
 }
 
-/** Which provided part is used in place of a built-in one: its name, by the part's. */
+/** The provided part that is used in place of each built-in one: the provided part's name by the built-in's. */
 export type PartChoice = Readonly<Record<string, string>>
 
-/** Parts that are used beside each other instead of replacing a built-in one. */
+/** Parts of which all provided ones are used together, instead of one that replaces a built-in one. */
 const additions: ReadonlyMap<PartToken<unknown>, string> = new Map<PartToken<unknown>, string>([
   [tokens.ENGINE_OBSERVER, 'engine-observer'],
   [tokens.MODEL_SOURCE, 'model-source'],
@@ -40,7 +40,7 @@ const additions: ReadonlyMap<PartToken<unknown>, string> = new Map<PartToken<unk
 export class PartCatalog {
   readonly #parts = new Map<PartToken<unknown>, Map<string, PartFactory<unknown>>>()
 
-  /** @throws `plugin_conflict` when the token has one of this name, `plugin_invalid` */
+  /** @throws `plugin_conflict` when the token has a part of this name, `plugin_invalid` */
   add<T>(token: PartToken<T>, name: string, create: PartFactory<T>): void {
     const part = additions.get(token) ?? partName(token)
     const isNamed = typeof name === 'string' && name !== ''
@@ -57,14 +57,14 @@ export class PartCatalog {
     }
     named.set(name, (context) => {
       const made: unknown = create(context as PartContext<T>)
-      // Its rejection, which nobody waits for, would end the process.
+      // An unhandled rejection would end the process.
       if (made instanceof Promise) made.catch(() => {})
       if (typeof made !== 'object' || made === null || made instanceof Promise) {
         const message = `${part} "${name}": create made no object, instead got ${String(made)}`
         throw new CllmError('plugin_invalid', message, { details: { part: name } })
       }
       checkMade(part, name, made as Record<string, unknown>, ...(needs[part] ?? []))
-      // Its calls download models, which may take hours.
+      // No limit of time: calls of a model source download models, which may take hours.
       if (token === tokens.MODEL_SOURCE) return made
       const who = `${part} "${name}"`
       return token === tokens.LOGGER
@@ -74,7 +74,7 @@ export class PartCatalog {
   }
 
   /**
-   * Whether a part is chosen, and how it is made.
+   * The factory of the part that the settings choose; `undefined` keeps the built-in part.
    *
    * @throws `invalid_configuration` with the valid names when there is no such part
    */
@@ -88,7 +88,7 @@ export class PartCatalog {
     throw unknown(`use.${part}`, name, [...(named?.keys() ?? [])])
   }
 
-  /** All that is provided for a token, by name. */
+  /** The factories of all parts that are provided for a token, by name. */
   named<T>(token: PartToken<T>): ReadonlyMap<string, PartFactory<T>> {
     return (this.#parts.get(token) ?? new Map()) as ReadonlyMap<string, PartFactory<T>>
   }
@@ -103,7 +103,7 @@ export class PartCatalog {
   }
 }
 
-/** A logger whose failures end nothing: the original one is told once, and gets the lines. */
+/** Guards a provided logger: when it fails, the original logger reports that once, and gets the lines. */
 function lasting(made: Logger, original: Logger, who: string): Logger {
   let isTold = false
   const lines: { -readonly [Level in keyof Logger]: Logger[Level] } = Object.create(made)
@@ -126,15 +126,15 @@ function lasting(made: Logger, original: Logger, who: string): Logger {
   return lines
 }
 
-/** Milliseconds that a call of a part may take. */
+/** Timeout of an asynchronous call of a part, in milliseconds. */
 const mostMs = 60_000
 
 /**
- * The part, which is named in what it throws, and in what never ends: otherwise the policy that asks, or the
- * backend, would be blamed.
+ * Wraps a part so that its errors and timeouts name it: otherwise the policy or the backend that calls it
+ * would be blamed.
  */
 function answerable(part: object, who: string, clock: Clock): object {
-  // of no properties of its own: a proxy may not show other methods than a frozen object has
+  // the target is empty, because a proxy of a frozen object may not return other methods
   return new Proxy(Object.create(part) as object, {
     get(_, key) {
       const failed = (cause: unknown): never => {
@@ -161,7 +161,7 @@ function answerable(part: object, who: string, clock: Clock): object {
   })
 }
 
-/** A letter alone would be a drive of Windows. */
+/** Checks a model source's scheme: a single letter would be a drive of Windows. */
 function checkScheme(name: string): void {
   if (!/^[a-z][a-z0-9+.-]+$/.test(name)) {
     const message = `The model source "${name}": expected a scheme of small letters and digits, such as "s3"`

@@ -28,7 +28,7 @@ import { PolicyCatalog } from '../policy/policy-catalog.js'
 import { ProposerCatalog } from '../engine/speculation/proposers.js'
 import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
 
-/** What plugins registered, by name. */
+/** Everything that plug-ins registered, by kind and name. */
 export class PluginRegistry implements PluginHost {
   readonly #policies = new PolicyCatalog()
   readonly #backends = new Definitions<BackendDefinition>('backend')
@@ -41,68 +41,68 @@ export class PluginRegistry implements PluginHost {
   readonly routers = new Catalog<RouterPolicy>('router', 'place')
   /** The model schedulers: which models are in memory. */
   readonly modelSchedulers = new Catalog<ModelScheduler>('model scheduler', 'decide')
-  /** @internal What plug-ins provide in place of built-in parts. */
+  /** @internal Parts that plug-ins provide in place of built-in ones. */
   readonly parts = new PartCatalog()
 
-  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  /** @throws `plugin_conflict` when the name is taken, `plugin_invalid` */
   registerPolicy(policy: PolicyDefinition): void {
     this.#policies.addPolicy(policy)
   }
 
   /**
-   * @throws `plugin_conflict` when there is one of this name, or when it would make a policy that is
-   *   there, or with an option of a batching; `plugin_invalid`
+   * @throws `plugin_conflict` when the name is taken, when a policy that the order makes with a batching
+   *   exists, or when it shares an option with a batching; `plugin_invalid`
    */
   registerOrder(order: OrderDefinition): void {
     this.#policies.addOrder(order)
   }
 
   /**
-   * @throws `plugin_conflict` when there is one of this name, or when it would make a policy that is
-   *   there, or with an option of an order; `plugin_invalid`
+   * @throws `plugin_conflict` when the name is taken, when a policy that the batching makes with an order
+   *   exists, or when it shares an option with an order; `plugin_invalid`
    */
   registerBatching(batching: BatchingDefinition): void {
     this.#policies.addBatching(batching)
   }
 
-  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  /** @throws `plugin_conflict` when the name is taken, `plugin_invalid` */
   registerBackend(backend: BackendDefinition): void {
     this.#backends.add(backend)
   }
 
-  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  /** @throws `plugin_conflict` when the name is taken, `plugin_invalid` */
   registerSampler(sampler: SamplerDefinition): void {
     this.samplers.add(sampler)
   }
 
-  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  /** @throws `plugin_conflict` when the name is taken, `plugin_invalid` */
   registerProposer(proposer: ProposerDefinition): void {
     this.proposers.add(proposer)
   }
 
-  /** @throws `plugin_invalid`, or `plugin_conflict` when its name is taken and it does not replace */
+  /** @throws `plugin_invalid`, or `plugin_conflict` when the name is taken and the protocol does not replace */
   registerProtocol(protocol: ProtocolDefinition): void {
     this.#protocols.add(protocol)
   }
 
-  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  /** @throws `plugin_conflict` when the name is taken, `plugin_invalid` */
   registerRouter(router: RouterDefinition): void {
     this.routers.add(router)
   }
 
-  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  /** @throws `plugin_conflict` when the name is taken, `plugin_invalid` */
   registerModelScheduler(scheduler: ModelSchedulerDefinition): void {
     this.modelSchedulers.add(scheduler)
   }
 
-  /** @throws `plugin_conflict` when the token has one of this name, `plugin_invalid` */
+  /** @throws `plugin_conflict` when the token has a part of this name, `plugin_invalid` */
   provide<T>(token: PartToken<T>, name: string, create: PartFactory<T>): void {
     this.parts.add(token, name, create)
   }
 
   /**
-   * The logger that `use` names, or `original`. It is made before any engine, so its factory can get
-   * `CLOCK` and no other part.
+   * Makes the logger that `use` names, or returns `original`. It is made before any engine, so its factory
+   * can get `CLOCK` and no other part.
    *
    * @throws `invalid_configuration` with the valid names
    */
@@ -120,12 +120,12 @@ export class PluginRegistry implements PluginHost {
     return new Map([...named].map(([name, create]) => [name, create({ get: getClock, original })]))
   }
 
-  /** The batchings, as they were registered. */
+  /** The batchings, in the order of registration. */
   get batchings(): readonly BatchingDefinition[] {
     return this.#policies.batchings
   }
 
-  /** The orders, as they were registered. */
+  /** The orders, in the order of registration. */
   get orders(): readonly OrderDefinition[] {
     return this.#policies.orders
   }
@@ -143,7 +143,7 @@ export class PluginRegistry implements PluginHost {
   /**
    * Makes the policy of this name.
    *
-   * @throws `invalid_policy` with the valid names, or with what is wrong with which option
+   * @throws `invalid_policy` with the valid names, or with each option's problem
    */
   createPolicy(name: string, options: GivenOptions = {}): SchedulerPolicy {
     return this.#policies.create(name, options)
@@ -152,9 +152,9 @@ export class PluginRegistry implements PluginHost {
   /**
    * Checks the options of the backend of this name without loading anything.
    *
-   * @param own - those that are meant for this backend: it has to know each
+   * @param own - options that are meant for this backend only: its schema has to know them
    * @returns the options with their defaults
-   * @throws `invalid_configuration` with the valid names or what is wrong with which option
+   * @throws `invalid_configuration` with the valid names or each option's problem
    */
   checkBackend(name: string, options: GivenOptions, own: GivenOptions = {}): unknown {
     const { options: schema } = this.#backends.find(name, this.#backends.names.toSorted())
@@ -169,8 +169,8 @@ export class PluginRegistry implements PluginHost {
   /**
    * Makes the backend of this name.
    *
-   * @throws `invalid_configuration` with the valid names or what is wrong with which option, and what
-   *   the backend throws
+   * @throws `invalid_configuration` with the valid names or each option's problem, and what the backend
+   *   throws
    */
   async createBackend(
     name: string,
@@ -187,7 +187,7 @@ export class PluginRegistry implements PluginHost {
     }
   }
 
-  /** The protocols' names, in the order of their registration. */
+  /** The protocols' names, in the order of registration. */
   protocolNames(): string[] {
     return this.#protocols.names
   }
@@ -195,14 +195,14 @@ export class PluginRegistry implements PluginHost {
   /**
    * Makes the protocol of this name.
    *
-   * @throws `invalid_configuration` with the valid names, or with the option that is wrong
+   * @throws `invalid_configuration` with the valid names, or with each option's problem
    */
   createProtocol(name: string, options: GivenOptions = {}, context: unknown = {}): Protocol {
     return this.#protocols.create(name, options, context)
   }
 }
 
-/** What a part can get that is made outside of an engine. */
+/** Resolves the parts that a factory can get outside of an engine: the clock only. */
 function getClock<T>(token: PartToken<T>): T {
   if (token === CLOCK) return systemClock as T
   const message = 'This part is made outside of an engine: it can get CLOCK only'

@@ -36,18 +36,18 @@ import { defined } from '../defined.js'
 import * as tokens from '../tokens.js'
 import { SAMPLERS } from '../plugin/definitions.js'
 
-/** Parts of an engine. Only the backend and the policy have no default. */
+/** The parts of an engine. Only the backend and the policy have no default. */
 export interface EngineParts {
   readonly backend: Backend
   /**
-   * A smaller model of the same vocabulary, which guesses next tokens for the option `speculative:
-   * 'draft'`. The engine never disposes of it. Default: none.
+   * A smaller model of the same vocabulary, which drafts tokens for the option `speculative: 'draft'`. The
+   * engine never disposes of it. Default: none.
    */
   readonly draftBackend?: Backend
   readonly policy: SchedulerPolicy
   /**
-   * Makes the policy that takes over, until another one is set, from one that throws, makes a wrong
-   * plan or runs no request for too long. Default: none; such a failure then fails every request.
+   * Makes the policy that replaces a failing one: one that throws, makes a wrong plan or runs no request for
+   * too long. It stays until another policy is set. Default: none; such a failure then fails every request.
    */
   readonly fallbackPolicy?: () => SchedulerPolicy
   /** Default: the backend's. */
@@ -60,33 +60,33 @@ export interface EngineParts {
   readonly logger?: Logger
   /** Default: {@link defaultEngineOptions}. */
   readonly options?: Partial<EngineOptions>
-  /** Keeps what slots held over restarts; needs `cacheRamBytes`. Default: nothing does. */
+  /** Keeps states of slots on disk over restarts; needs `cacheRamBytes`. Default: states are not kept. */
   readonly stateFiles?: StateFiles
-  /** Gives memory for what slots held; default: what the runtime gives. */
+  /** Allocates memory for states of slots. Default: the runtime's own memory. */
   readonly stateMemory?: StateMemorySource
-  /** Keeps what clients save of slots. Default: they cannot. */
+  /** Files of slots that clients save and restore. Default: clients cannot. */
   readonly slotFiles?: SlotFiles
-  /** Keeps what the engine learns about costs and drafts over restarts. Default: nothing does. */
+  /** Keeps over restarts what the engine learns about costs and drafts. Default: it learns anew. */
   readonly learned?: LearnedStore
   /** Observes everything that happens in the engine. Default: none. */
   readonly observers?: readonly EngineObserver[]
   /**
-   * Whether its statistics count its work. An engine in a process of its own need not: the process that it
-   * sends its steps to counts them. Default true.
+   * Whether the engine's statistics count its work. An engine in its own process need not: the process that
+   * receives its steps counts them. Default true.
    */
   readonly counts?: boolean
-  /** Has the parts and samplers that plug-ins provide; its observers are added too. Default: nothing. */
+  /** The parts and samplers that plug-ins provide; its observers are added too. Default: none. */
   readonly registry?: PluginRegistry
   /** Which provided parts are used in place of built-in ones. Default: none. */
   readonly use?: PartChoice
 }
 
 /**
- * Wires an engine in a container of its own. It starts at once and sleeps until a request comes.
+ * Wires an engine in its own container. The engine starts at once and sleeps until a request comes.
  *
  * @throws `invalid_configuration` for a part in `use` or a proposer that the registry does not have, for
- *   options that it does not take, for a draft model of another vocabulary, and for the option
- *   `contextShift` where the backend cannot shift; `plugin_invalid` for a backend that is none
+ *   options that the proposer does not take, for a draft model of another vocabulary, and for the option
+ *   `contextShift` where the backend cannot shift; `plugin_invalid` for a backend that lacks methods
  */
 export function createEngine(parts: EngineParts): Engine {
   const { backend, policy, fallbackPolicy } = parts
@@ -113,7 +113,7 @@ export function createEngine(parts: EngineParts): Engine {
   const { registry = new PluginRegistry() } = parts
   const { samplers, proposers } = registry
   container.registerInstance(SAMPLERS, samplers)
-  // Here, since the container would wrap the error.
+  // Checked here, because the container would wrap the error.
   checkSpeculation(parts, proposers)
   container.registerInstance(DRAFT_BACKEND, defined({ backend: parts.draftBackend }))
   container.registerInstance(PROPOSERS, proposers)
@@ -136,7 +136,7 @@ function checkSpeculation(
   proposers.check(speculative, proposerOptions)
 }
 
-/** Puts what plug-ins provide in place of the built-in parts that `use` names. */
+/** Registers the plug-ins' parts that `use` names in place of the built-in ones. */
 function useProvided(container: DependencyContainer, parts: PartCatalog, use: PartChoice): void {
   parts.check(use)
   const get = <T>(token: PartToken<T>): T => container.resolve(token)
@@ -153,7 +153,7 @@ function useProvided(container: DependencyContainer, parts: PartCatalog, use: Pa
   }
 }
 
-/** The built-in part, made when it is asked for; or the instance that the engine was given. */
+/** Resolves the part that a plug-in replaces: made when it is asked for, or the instance the engine was given. */
 function originalOf(container: DependencyContainer, token: PartToken<unknown>): () => unknown {
   const [, builtIn] = builtInParts.find(([part]) => part === token) ?? []
   if (builtIn !== undefined) return () => container.resolve<unknown>(builtIn)
@@ -167,7 +167,7 @@ const example = '[koaTransport({ port: 8080, protocols: [openAiProtocol()] })]'
  * Checks the parts of a server that JavaScript, which has no types, may have wrong.
  *
  * @param names - all parts that there are
- * @param needed - of each of these lists one must be given
+ * @param needed - lists of parts: one part of each list must be given
  * @throws `invalid_configuration` for a part that is unknown, missing or no list of transports
  */
 export function checkServerParts(
