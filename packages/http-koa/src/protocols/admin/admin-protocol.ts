@@ -11,7 +11,7 @@ import { liveRoutes, type LiveContext } from './live.js'
 import { orUnsupported } from '../../request/refusals.js'
 import { z } from 'zod'
 
-/** What the handlers of the admin protocol share. */
+/** The context of the admin protocol's handlers. */
 interface AdminContext extends KeysContext, LiveContext {
   readonly log: LogLevelControl | undefined
 }
@@ -26,7 +26,7 @@ function getLogLevel(_call: Call, { log }: AdminContext): Answer {
   return { success: true, data: { level: ensure(log).level } }
 }
 
-/** `PUT /admin/log-level`: sets the log level from now on. */
+/** `PUT /admin/log-level`: changes the log level at once. */
 async function putLogLevel(call: CallOf<typeof logLevelSchema>, admin: AdminContext) {
   const { level } = call.fields
   ensure(admin.log).level = level
@@ -54,7 +54,7 @@ const routes: readonly Route<AdminContext>[] = [
 ]
 
 /**
- * The routes that change a running server or show its present and recent past; see `docs/api.md`. Without API
+ * The routes that change a running server or show its present state and recent past; see `docs/api.md`. Without API
  * keys every client that reaches them can use them, so expose them to operators only.
  */
 export function adminProtocol({ log, keys }: AdminProtocolOptions = {}): KoaProtocol {
@@ -65,7 +65,7 @@ export function adminProtocol({ log, keys }: AdminProtocolOptions = {}): KoaProt
   }
 }
 
-/** {@link adminProtocol} by its name. */
+/** {@link adminProtocol} as a definition. */
 export const admin = defineProtocol({
   name: 'admin',
   doc: 'Shows and changes a running server: policy, log level, keys, saved states, flight recorder, under `/admin`.',

@@ -22,8 +22,8 @@ const schedulerSchema = z.object({
 })
 
 /**
- * `GET /admin/scheduler`: the active policy and the available ones. For a model that was unloaded, the
- * policy that its next engine starts with.
+ * `GET /admin/scheduler`: the active policy and the available ones. For an unloaded model, the policy that its
+ * next engine starts with.
  */
 async function getScheduler(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const { model } = call.query
@@ -35,7 +35,7 @@ async function getScheduler(call: Call<unknown, ModelQuery>): Promise<Answer> {
   return answerOf(scheduler, 0, directory)
 }
 
-/** `PUT /admin/scheduler`: another policy from the next step on; nothing is lost or restarted. */
+/** `PUT /admin/scheduler`: changes the policy from the next step on; no request is lost or restarted. */
 async function putScheduler(call: Call<z.output<typeof schedulerSchema>, ModelQuery>) {
   const { policy, options } = call.fields
   const { client: engine } = call.open(call.query.model)
@@ -56,7 +56,7 @@ function answerOf(info: Info, policyFaults: number, { loading }: EngineDirectory
   return { success: true, data }
 }
 
-/** `GET /admin/cache`: what is kept of slots in RAM and in files, without any text. */
+/** `GET /admin/cache`: the saved states of slots in RAM and in files, without any text. */
 async function getCache(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const engine = loadedEngine(call.engines, call.query.model)
   const [{ cache = {} }, states] = await Promise.all([engine.statistics(), engine.cache('list')])
@@ -74,8 +74,8 @@ const warmSchema = z.object({
 })
 
 /**
- * `GET /admin/programs`: the programs whose requests came lately, the one that went on last first, with their
- * shares of the tokens that were computed.
+ * `GET /admin/programs`: the programs with recent requests, the latest one first, with their shares of the
+ * computed tokens.
  */
 async function getPrograms(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const list = await loadedEngine(call.engines, call.query.model).programs()
@@ -87,9 +87,9 @@ async function getPrograms(call: Call<unknown, ModelQuery>): Promise<Answer> {
 }
 
 /**
- * `POST /admin/cache`: computes a prompt, such as the system prompt of an application, before anyone asks
- * with it. With `pin`, the default, it is saved and dropped for no other. Where tenants share no prefixes, it
- * is for one `tenant`: default that of the header, or of the admin's key.
+ * `POST /admin/cache`: computes a prompt, such as the system prompt of an application, before the first request
+ * with it. With `pin`, the default, its state is saved and never evicted for others. If tenants share no
+ * prefixes, it is for one `tenant`; default: the tenant in the header, or of the admin's key.
  */
 async function warmCache(call: Call<z.output<typeof warmSchema>, ModelQuery>) {
   const { prompt: text, messages, pin = true, ...more } = call.fields
@@ -112,7 +112,7 @@ async function warmCache(call: Call<z.output<typeof warmSchema>, ModelQuery>) {
   }
 }
 
-/** `DELETE /admin/cache`: drops all of it. */
+/** `DELETE /admin/cache`: drops all saved states. */
 async function deleteCache(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const engine = loadedEngine(call.engines, call.query.model)
   const dropped = await engine.cache('drop')
@@ -121,7 +121,7 @@ async function deleteCache(call: Call<unknown, ModelQuery>): Promise<Answer> {
 
 const ofModel = { query: modelQuery }
 
-/** The routes of an engine: its policy, what it keeps, and whose requests it has. */
+/** The routes of an engine's policy, cache and programs. */
 export const engineRoutes: readonly Route<unknown>[] = [
   get(
     '/admin/scheduler',

@@ -7,7 +7,7 @@ import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/rout
 import { type ApiKey, keyRoles, type KeyStore } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
 
-/** What the handlers of keys need. */
+/** The context of the handlers of keys. */
 export interface KeysContext {
   readonly keys: KeyStore | undefined
 }
@@ -36,7 +36,7 @@ const limitsSchema = z.object({
 /** The query of `DELETE /admin/keys`. */
 const keyQuery = z.object({ name: z.string('the name of a key') })
 
-/** `GET /admin/keys`: the keys without their secrets and hashes, and which one asks. */
+/** `GET /admin/keys`: the keys without their secrets and hashes; `asks` marks the request's own key. */
 async function getKeys(_call: Call, { keys }: KeysContext): Promise<Answer> {
   const all = await ensure(keys).list()
   const asking = requestScope.getStore()?.key.hash
@@ -44,7 +44,7 @@ async function getKeys(_call: Call, { keys }: KeysContext): Promise<Answer> {
   return { success: true, data }
 }
 
-/** `POST /admin/keys`: makes a key. The answer has its secret, and no other one ever will. */
+/** `POST /admin/keys`: makes a key. Only this answer contains its secret. */
 async function addKey(call: CallOf<typeof keySchema>, { keys }: KeysContext) {
   const store = ensure(keys)
   const { name, tenant = name, role = 'user', ...limits } = call.fields
@@ -55,7 +55,7 @@ async function addKey(call: CallOf<typeof keySchema>, { keys }: KeysContext) {
   return { success: true, data: { ...describe(key), key: secret } }
 }
 
-/** `PATCH /admin/keys/:name`: other limits for a key, from its next request on; null takes one away. */
+/** `PATCH /admin/keys/:name`: changes the limits of a key from its next request on; null removes a limit. */
 async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: KeysContext) {
   const store = ensure(keys)
   const limits = call.fields
@@ -64,7 +64,7 @@ async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: KeysContext
   return { success: true, data: describe(key) }
 }
 
-/** `DELETE /admin/keys?name=`: a key that is valid no longer. The one that asks stays. */
+/** `DELETE /admin/keys?name=`: revokes a key. The request's own key cannot be revoked. */
 async function removeKey(call: QueryCallOf<typeof keyQuery>, { keys }: KeysContext) {
   const store = ensure(keys)
   const { name } = call.query
@@ -78,7 +78,7 @@ async function removeKey(call: QueryCallOf<typeof keyQuery>, { keys }: KeysConte
   return { success: true, data: { revoked: name } }
 }
 
-/** A body's limits in the words of a key: those that it has. */
+/** The limits in a body under their names in {@link ApiKey}; absent ones are left out. */
 function limitsOf<Limit extends number | null>(
   body: Readonly<Partial<Record<keyof z.infer<typeof limitsSchema>, Limit | undefined>>>,
 ) {

@@ -11,32 +11,32 @@ import type { Answer, Call, Route } from '../../routes/route.js'
 import { orUnsupported } from '../../request/refusals.js'
 import { errorBody } from '../../errors/error-body.js'
 
-/** Milliseconds between two messages while there is work, and while there is none. */
+/** Milliseconds between two messages while the engine has work; `idleMs`: while it has none. */
 const busyMs = 500
 const idleMs = 1000
 
-/** Who gets the messages of a {@link LiveFeed}. */
+/** A client that gets the messages of a {@link LiveFeed}. */
 interface LiveReader {
-  /** Asks the engine, through this reader's client. */
+  /** Queries the engine, through this reader's client. */
   readonly ask: (cursor: number | undefined) => Promise<EngineActivity>
-  /** Whether it has not taken what it was sent before. */
+  /** Whether it has not read earlier messages yet. */
   readonly isBehind: boolean
-  /** Whether it is there no more. */
+  /** Whether it has disconnected. */
   readonly isGone: boolean
-  /** Takes a message, as JSON. */
+  /** Sends a message, which is JSON. */
   send(activity: string): void
 }
 
 interface Seat {
   readonly reader: LiveReader
-  /** Frames that it was too slow for. */
+  /** Frames that the reader was too slow for. */
   missed: number
   leave(error?: unknown): void
 }
 
 /**
- * Asks an engine what goes on and tells all readers, twice a second at most: one question and one message
- * for all of them. While all are behind nothing is asked, so that it costs nothing.
+ * Queries an engine's activity and sends it to all readers, at most twice a second: one query and one message
+ * for all of them. While all readers are behind, the engine is not queried.
  */
 export class LiveFeed {
   readonly #seats = new Set<Seat>()
@@ -46,8 +46,8 @@ export class LiveFeed {
   constructor(private readonly clock: Clock) {}
 
   /**
-   * Tells a reader what goes on from now on. Resolves when it is gone or the signal aborts; rejects with
-   * what asking rejects with.
+   * Sends a reader the activity from now on. Resolves when the reader is gone or the signal aborts; rejects if
+   * a query fails.
    */
   async tell(reader: LiveReader, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return
@@ -80,7 +80,7 @@ export class LiveFeed {
     this.#cursor = undefined
   }
 
-  /** Tells those who are there and not behind; returns whether there is work. */
+  /** Sends a message to all readers that are not behind; returns whether the engine has work. */
   async #round(): Promise<boolean> {
     const awake = [...this.#seats].filter(({ reader }) => !reader.isBehind && !reader.isGone)
     const [first] = awake
@@ -109,9 +109,9 @@ export class LiveFeed {
   }
 }
 
-/** What the handler of the live view needs. */
+/** The context of the live view's handler. */
 export interface LiveContext {
-  /** What goes on in engines that somebody watches, by model. */
+  /** The feeds of engines, by model. */
   readonly feeds: Map<string, LiveFeed>
 }
 
@@ -119,8 +119,8 @@ export interface LiveContext {
 const mostUnread = 64 * 1024
 
 /**
- * `GET /admin/live`: what goes on in an engine; as server-sent events for who accepts them, at most
- * two a second, otherwise once.
+ * `GET /admin/live`: an engine's activity; at most two server-sent events per second for clients that accept
+ * them, otherwise once.
  */
 async function getLive(call: Call<unknown, ModelQuery>, { feeds }: LiveContext) {
   const { clock, engines, query } = call
@@ -152,8 +152,8 @@ async function getLive(call: Call<unknown, ModelQuery>, { feeds }: LiveContext) 
 }
 
 /**
- * `GET /admin/recorder`: the flight recorder's last minutes, without any text. For a model that was
- * unloaded, the state when it was unloaded.
+ * `GET /admin/recorder`: the flight recorder's last minutes, without any text. For an unloaded model, those
+ * before it was unloaded.
  */
 async function getRecorder(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const { model } = call.query
@@ -167,7 +167,7 @@ async function getRecorder(call: Call<unknown, ModelQuery>): Promise<Answer> {
   return orUnsupported(recording, 'The engine of this server has no flight recorder')
 }
 
-/** The routes of an engine's present and recent past. */
+/** The routes of an engine's present state and recent past. */
 export const liveRoutes: readonly Route<LiveContext>[] = [
   get(
     '/admin/recorder',

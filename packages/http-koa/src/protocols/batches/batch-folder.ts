@@ -10,21 +10,21 @@ import { text } from 'node:stream/consumers'
 import { rethrow, splitLines } from './batch-store.js'
 import type { BatchKind as Kind, BatchStore, LinePlace, Stored, PlacedLine } from './batch-store.js'
 
-/** So much of a file is read at once. */
+/** The size of the pieces in which a file is read. */
 const pieceBytes = 65_536
 const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
 
 /**
- * Files and batches in a folder that only its owner can read: what is known of each as JSON, which is
- * replaced whole, and the files' lines beside it, which only grow.
+ * Files and batches in a folder that only its owner can read. Each has a record in JSON, which is replaced as a
+ * whole; the lines of a file are beside it, and are only appended to.
  */
 export class BatchFolder implements BatchStore {
   #isMade = false
-  /** What is written last of each id. */
+  /** The last write of each id. */
   readonly #writing = new Map<string, Promise<unknown>>()
-  /** Files and ended batches that were listed, which only {@link put} changes: thousands take long to be read. */
+  /** Listed files and ended batches, as thousands take long to read; only {@link put} changes them. */
   readonly #listed = new Map<string, Promise<Stored<Kind> | undefined>>()
-  /** Files that may end with the half of a line. */
+  /** Files that may end with an incomplete line. */
   readonly #torn = new Set<string>()
 
   constructor(private readonly folder: string) {}
@@ -39,22 +39,22 @@ export class BatchFolder implements BatchStore {
       })
       await this.put('files', kept)
     } catch (error) {
-      // Nobody knows its id: what is written of it would stay.
+      // Nobody knows the id, so nobody would remove what has been written.
       await this.remove(id).catch(() => {})
       throw error
     }
   }
 
   /**
-   * Adds a line to a file, whole or not at all once it is read again with {@link lines}.
+   * Adds a line to a file. A line that could only be written in part is removed before the next one.
    *
-   * @param isHeld - whether this process may write; it may have stood still until a moment ago
+   * @param isHeld - whether this process may still write, as it may have been suspended
    */
   async append(file: string, line: object, isHeld: () => boolean = () => true): Promise<void> {
     const added = `${JSON.stringify(line)}\n`
     await this.#inTurn(file, async () => {
       if (this.#torn.has(file)) await this.mend(file)
-      // In one turn of the event loop: between a look and a write that waits, others may have taken over.
+      // In one turn of the event loop: another process could take over between this check and an asynchronous write.
       if (!isHeld()) throw new Error('another server has the batches')
       this.#torn.add(file)
       await this.#checked(() => appendFileSync(this.contentOf(file), added, { mode: 0o600 }))
@@ -66,7 +66,7 @@ export class BatchFolder implements BatchStore {
     await this.#inTurn(kept.object.id, async () => await this.#write(kind, kept))
   }
 
-  /** What is known of one, or undefined. */
+  /** The record of a file or a batch, or undefined. */
   async get<K extends Kind>(kind: K, id: string): Promise<Stored<K> | undefined> {
     if (!wellFormed.test(id)) return undefined
     try {
@@ -85,7 +85,7 @@ export class BatchFolder implements BatchStore {
     }
   }
 
-  /** All of them that are not damaged, the newest first. */
+  /** All records that are not damaged, the newest first. */
   async list<K extends Kind>(kind: K, onDamaged?: (error: Error) => void): Promise<Stored<K>[]> {
     await this.#make()
     const names = await this.#checked(async () => await readdir(join(this.folder, kind)))
@@ -122,9 +122,10 @@ export class BatchFolder implements BatchStore {
   }
 
   /**
-   * Removes contents without a record, which a crash has left of uploads; those of batches under way may have none.
+   * Removes contents without a record, which crashes during uploads have left. Contents of unfinished batches stay, as
+   * their records are written at the end.
    *
-   * @param before - a time in milliseconds: what is newer may be on its way
+   * @param before - a time in milliseconds; newer contents stay, as their upload may be in progress
    */
   async sweep(before: number): Promise<void> {
     const batches = (await this.list('batches', rethrow)).map(({ object }) => object)
@@ -159,7 +160,7 @@ export class BatchFolder implements BatchStore {
     throw new CllmError('not_found', `The content of the file "${id}" is gone`)
   }
 
-  /** The lines of a file, with their numbers from 1; empty ones are left out. */
+  /** The lines of a file, with their numbers from 1; empty lines are left out. */
   async *lines(id: string): AsyncGenerator<PlacedLine> {
     yield* splitLines(this.#bytes(id))
   }
@@ -172,7 +173,7 @@ export class BatchFolder implements BatchStore {
     yield* createReadStream(await checkedFile(this.contentOf(id)), place)
   }
 
-  /** Cuts off a last line without an end, which a crash or a full disk has left. False where there is no file. */
+  /** Removes an incomplete last line, which a crash or a full disk has left. False if there is no file. */
   async mend(id: string): Promise<boolean> {
     const file = await open(this.contentOf(id), 'r+').catch(ifMissing)
     if (file === undefined) return false
@@ -201,7 +202,7 @@ export class BatchFolder implements BatchStore {
     }
   }
 
-  /** One after the other for an id, so that no change is lost. */
+  /** Runs the writes of an id one after the other, so that no change is lost. */
   async #inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
     const done = (this.#writing.get(id) ?? Promise.resolve()).then(work)
     const last = done.catch(() => {})
@@ -210,7 +211,7 @@ export class BatchFolder implements BatchStore {
     return await done
   }
 
-  /** Says so where the disk fails, or the folder was removed: a new one in its place would hide that all files are lost. */
+  /** @throws `storage_failed` if the disk fails or the folder was removed: a new one would hide that all is lost */
   async #checked<T>(work: () => T | Promise<T>): Promise<T> {
     try {
       return await work()
@@ -236,17 +237,17 @@ export class BatchFolder implements BatchStore {
   }
 }
 
-/** Whether a file is damaged; else the file system cannot do something. */
+/** Whether an error means a damaged file, and not a failure of the file system. */
 const isDamage = ({ cause }: Error): boolean =>
   cause instanceof Error && (cause as NodeJS.ErrnoException).errno === undefined
 
-/** The path, where there is a file: a pipe would never end. */
+/** Returns the path if it is a regular file: reading a pipe would never end. */
 async function checkedFile(path: string): Promise<string> {
   if ((await stat(path)).isFile()) return path
   throw new Error('it is no file')
 }
 
-/** Behind the last `\n` of a file of so many bytes, which is looked for from its end. */
+/** The position behind the last `\n` of a file of `size` bytes, found from its end. */
 async function endOfLines(file: FileHandle, size: number): Promise<number> {
   const piece = Buffer.alloc(Math.min(size, pieceBytes))
   for (let end = size; end > 0;) {
@@ -259,7 +260,7 @@ async function endOfLines(file: FileHandle, size: number): Promise<number> {
   return 0
 }
 
-/** Handles the error of a file that is not there; others are thrown. */
+/** Turns the error of a missing file into undefined; throws others. */
 function ifMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error
 }

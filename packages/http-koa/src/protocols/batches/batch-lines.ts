@@ -13,12 +13,12 @@ import { secondsNow } from '../openai/openai-answer.js'
 import { requestScope } from '../../security/authenticate.js'
 import type { KeyAccess } from '../../security/api-key.js'
 
-/** Of the lines of Anthropic's batches. */
+/** The endpoint of all lines of Anthropic's batches. */
 export const messagesEndpoint = '/v1/messages'
 
-/** Lines of an input file at most, as OpenAI has it. */
+/** The most lines of an input file, which is OpenAI's limit. */
 const mostLines = 50_000
-/** Errors that are told at most. */
+/** The most errors that are reported. */
 const mostErrors = 100
 
 const lineSchema = z.object({
@@ -28,9 +28,9 @@ const lineSchema = z.object({
   body: z.record(z.string(), z.unknown()),
 })
 
-/** The line in a text. Throws an error whose message says what is wrong. */
+/** Parses a line. Throws an error whose message says what is wrong. */
 export function parseLine(text: string, endpoint: string): BatchLine {
-  // programs of Windows begin a file with a mark
+  // Windows programs begin files with a byte-order mark
   const line = lineSchema.safeParse(JSON.parse(text.replace(/^\ufeff/, '')))
   if (!line.success) {
     const [issue] = line.error.issues
@@ -43,9 +43,9 @@ export function parseLine(text: string, endpoint: string): BatchLine {
 }
 
 /**
- * Checks a new batch's lines and says in the store what came of it. Done again after a crash, it changes nothing.
+ * Checks a new batch's lines and stores the result. Repeated after a crash, it changes nothing.
  *
- * @returns the batch as it is then; undefined where there is none, or its lines are wrong
+ * @returns the batch afterwards; undefined if there is no such batch, or its lines are wrong
  */
 export async function checkBatch(
   id: string,
@@ -67,7 +67,7 @@ export async function checkBatch(
   return changed?.object.status === 'failed' ? undefined : changed
 }
 
-/** How many lines there are, and what is wrong with them. */
+/** The number of lines, and their errors. */
 async function checkLines(lines: AsyncIterable<PlacedLine>, endpoint: string) {
   const ids = new Set<string>()
   const errors: BatchError[] = []
@@ -77,7 +77,7 @@ async function checkLines(lines: AsyncIterable<PlacedLine>, endpoint: string) {
   for await (const { line, text } of lines) {
     total++
     try {
-      // as many levels as the body of any request within it
+      // the body within the line may be as deep as that of any request
       checkExtent(text, defaultJsonDepth + 1)
       const { custom_id: id } = parseLine(text, endpoint)
       if (ids.has(id))
@@ -93,26 +93,26 @@ async function checkLines(lines: AsyncIterable<PlacedLine>, endpoint: string) {
   return { total, errors }
 }
 
-/** Answers of a server that is busy, stopping, or without an engine: the line is asked again. */
+/** Statuses of a server that is busy, stopping, or without an engine: the line is retried. */
 const busy: ReadonlySet<number> = new Set([429, 499, 502, 503])
-/** Seconds after which, where the server does not know better. */
+/** Seconds before a retry without a `Retry-After`. */
 const someSeconds = 1
-/** The most of them: the limits of its key may have been raised. */
+/** The longest wait for a retry in seconds, as the key's limits may be raised meanwhile. */
 const mostSeconds = 60
 
-/** What a line of a batch asks. */
+/** The request in a line of a batch. */
 export type BatchLine = Omit<NumberedBatchLine, 'line'>
 
-/** The answer to a line, as a client would have got it. */
+/** The answer to a line, as a client would get it. */
 export interface LineAnswer {
-  /** 401 where the key that asked for the batch is valid no longer. */
+  /** 401 if the key that created the batch is no longer valid. */
   readonly status: number
   readonly body: unknown
-  /** Seconds after which it is to be asked again, where the server could not answer now. */
+  /** Seconds before a retry, if the server could not answer now. */
   readonly retryAfter: number | undefined
 }
 
-/** Asks what a line asks, on behalf of its owner, with these seeds. Rejects when the signal fires. */
+/** Sends a line's request on behalf of its owner, with these seeds. Rejects when the signal fires. */
 export type SendLine = (
   line: BatchLine,
   owner: Owner | undefined,
@@ -121,11 +121,11 @@ export type SendLine = (
 ) => Promise<LineAnswer>
 
 /**
- * Answers lines by the protocols' own routes, without a connection. They count towards the limits that the
- * owner's key has at that time.
+ * Answers lines by the protocols' own routes, without a connection. Lines count towards the limits that the
+ * owner's key has at the time.
  *
- * @param enginesOf - makes the engines of a line, which draw its requests' seeds from these
- * @param access - the keys; undefined on servers without
+ * @param enginesOf - makes the engines of a line, which draw its requests' seeds from `seeds`
+ * @param access - the keys; undefined on servers without keys
  */
 export function lineSender(
   protocols: readonly KoaProtocol[],
@@ -167,7 +167,7 @@ export function lineSender(
 
 const keyIsGone: LineAnswer = { status: 401, body: null, retryAfter: undefined }
 
-/** A line as a handler sees it: a request without headers, whose answer nobody reads bit by bit. */
+/** A line as a handler sees it: a request without headers, whose answer is not streamed. */
 const lineCall = (
   engines: EngineDirectory,
   { clock, random, logger }: Services,

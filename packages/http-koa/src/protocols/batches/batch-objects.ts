@@ -12,7 +12,7 @@ export interface FileObject {
   readonly purpose: 'batch' | 'batch_output'
 }
 
-/** Where a batch stands. */
+/** The status of a batch. */
 export type BatchStatus =
   | 'validating'
   | 'failed'
@@ -32,7 +32,7 @@ export interface BatchError {
   readonly param: string | null
 }
 
-/** When a batch came to each status, in seconds since the epoch. */
+/** When a batch got each status, in seconds since the epoch. */
 type BatchTimes = Readonly<Record<`${Exclude<BatchStatus, 'validating'>}_at`, number | null>>
 
 /** A batch, in OpenAI's shape. Times are seconds since the epoch. */
@@ -56,33 +56,33 @@ export interface BatchObject extends BatchTimes {
   readonly metadata: Readonly<Record<string, string>> | null
 }
 
-/** Whose something is; undefined on servers without keys. */
+/** The API key that owns a file or a batch; absent on servers without keys. */
 export interface Owner {
   readonly name: string
   readonly tenant: string
-  /** SHA-256 of the key, so that its limits hold for what is computed later. */
+  /** SHA-256 of the key, so that its limits apply to lines that are computed later. */
   readonly hash: string
 }
 
-/** What the folder keeps of a file or a batch. */
+/** The stored record of a file or a batch. */
 export interface Kept<T> {
   readonly owner?: Owner
   readonly object: T
 }
 
-/** The states in which a batch still has something to do. */
+/** Whether a batch has not ended. */
 export const isUnderWay = ({ status }: BatchObject): boolean =>
   ['validating', 'in_progress', 'finalizing', 'cancelling'].includes(status)
 
 const message = 'The API key that asked for this batch is valid no longer'
 
-/** Why a batch ends whose key was removed. */
+/** The errors of a batch that ends because its key was removed. */
 export const keyIsGone: NonNullable<BatchObject['errors']> = {
   object: 'list',
   data: [{ code: 'unauthenticated', message, line: null, param: null }],
 }
 
-/** Sorts what is kept: the newest first. */
+/** Sorts records, the newest first. */
 export const newestFirst = <T extends Kept<FileObject | BatchObject>>(all: T[]): T[] =>
   all.sort(
     ({ object: one }, { object: other }) =>
@@ -93,7 +93,7 @@ export const newestFirst = <T extends Kept<FileObject | BatchObject>>(all: T[]):
 export const newId = (kind: 'file-' | 'batch_', random: Random): string =>
   `${kind}${requestId(random)}`
 
-/** A file of so many bytes, as it is kept; default: with the lines of a batch. */
+/** A new file of `bytes` bytes; default: an uploaded one with the lines of a batch. */
 export const newFile = (
   { clock, random }: { readonly clock: Clock; readonly random: Random },
   filename: string,
@@ -109,16 +109,16 @@ export const newFile = (
   ...given,
 })
 
-/** Seconds since the epoch as Anthropic's clients read them. */
+/** Seconds since the epoch in Anthropic's format. */
 export const timeOf = (seconds: number | null): string | null =>
   seconds === null ? null : new Date(seconds * 1000).toISOString()
 
-/** The ids of a batch's files, whose digits are its own, so that they are found again after a crash. */
+/** The ids of a batch's output files. They are derived from its own id, so that they are found again after a crash. */
 export function outputIds(batch: string): Readonly<Record<'completed' | 'failed', string>> {
   const digits = batch.slice('batch_'.length)
   return { completed: fileOf(digits, 1), failed: fileOf(digits, 2) }
 }
 
-/** The id of a file for each number, the same each time. */
+/** Derives the id of a file for a number. */
 const fileOf = (digits: string, number: number): string =>
   `file-${digits.slice(0, -1)}${(parseInt(digits.slice(-1), 16) ^ number).toString(16)}`

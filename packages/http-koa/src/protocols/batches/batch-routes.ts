@@ -11,15 +11,15 @@ import { integer } from '../../fields/fields.js'
 import { messagesEndpoint } from './batch-lines.js'
 import { secondsNow } from '../openai/openai-answer.js'
 
-/** What the handlers of files and batches share. */
+/** The context of the handlers of files and batches. */
 export interface BatchesContext {
   readonly store: BatchStore
   readonly runner: BatchRunner
-  /** Bytes of an uploaded file at most. */
+  /** The largest size of an uploaded file in bytes. */
   readonly fileLimitBytes: number
 }
 
-/** Who asks, to be kept with what is made. */
+/** The request's key, to be stored as the owner of a new file or batch. */
 export function askingOwner(): { readonly owner?: Owner } {
   const key = requestScope.getStore()?.key
   if (key === undefined) return {}
@@ -27,13 +27,13 @@ export function askingOwner(): { readonly owner?: Owner } {
   return { owner: { name, tenant, hash } }
 }
 
-/** Whether who asks may see it: those of other tenants do not exist. */
+/** Whether the request may see a file or a batch: other tenants' do not exist for it. */
 export function maySee({ owner }: Kept<unknown>): boolean {
   const key = requestScope.getStore()?.key
   return key === undefined || key.role === 'admin' || key.tenant === owner?.tenant
 }
 
-/** A file or a batch that who asks may see. @throws `not_found` */
+/** A file or a batch that the request may see. @throws `not_found` */
 export async function find<K extends BatchKind>(store: BatchStore, kind: K, id: string) {
   const kept = await store.get(kind, id)
   if (kept !== undefined && maySee(kept)) return kept
@@ -42,10 +42,10 @@ export async function find<K extends BatchKind>(store: BatchStore, kind: K, id: 
 }
 
 /**
- * Where the one with this id is in a list.
+ * The index in a list of the element with an id.
  *
- * @param field - what has named it
- * @throws `invalid_request` where there is none
+ * @param field - the field that contained the id
+ * @throws `invalid_request` if there is none
  */
 export function placeOf(
   all: readonly { readonly id: string }[],
@@ -58,16 +58,16 @@ export function placeOf(
   throw expectedField(field, `an id of this list, got "${shown.slice(0, 64)}"`)
 }
 
-/** A part of a list, as Anthropic and OpenAI show it. */
+/** A part of a list, in Anthropic's and OpenAI's common format. */
 export const partOf = <T extends { readonly id: string }>(
   data: readonly T[],
   has_more: boolean,
 ) => ({ data, has_more, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null })
 
 /**
- * A page of a list, the newest first, in OpenAI's shape.
+ * A page of a list in OpenAI's format.
  *
- * @throws `invalid_request` where nothing has the id `after`: from the beginning, a pager would never end
+ * @throws `invalid_request` if nothing has the id `after`: a client that got the first page again would never end
  */
 export function pageOf<T extends { readonly id: string }>(
   all: readonly T[],
@@ -129,17 +129,17 @@ async function create(call: CallOf<typeof createSchema>, batches: BatchesContext
   return batch
 }
 
-/** Stores a new batch, and runs it. @throws `not_found` where its file is gone */
+/** Stores a new batch, and runs it. @throws `not_found` if its file was deleted meanwhile */
 export async function begin(batch: BatchObject, { store, runner }: BatchesContext): Promise<void> {
   const { id, input_file_id: file } = batch
   await store.put('batches', { ...askingOwner(), object: batch })
-  // Whoever deletes the file, on any server, removes it first and then looks for batches: one of both sees the other.
+  // Deleting a file, on any server, removes its record and then looks for batches: one of the two sees the other.
   if ((await store.get('files', file)) !== undefined) return await runner.start(id)
   await store.remove(id)
   throw new CllmError('not_found', `The file "${file}" was deleted meanwhile`)
 }
 
-/** A batch that is to be checked and then computed. */
+/** A new batch, which is to be checked and then computed. */
 export function newBatch(
   { clock, random }: Pick<Call, 'clock' | 'random'>,
   given: Pick<BatchObject, 'endpoint' | 'input_file_id'> & Partial<BatchObject>,

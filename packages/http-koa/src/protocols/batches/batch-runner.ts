@@ -23,42 +23,42 @@ import { tryUntilDone } from './folder-queue.js'
 import { checkBatch, parseLine, type SendLine } from './batch-lines.js'
 import { lineSeeds } from './yielding-engines.js'
 
-/** What a {@link BatchRunner} needs. */
+/** The parts of a {@link BatchRunner}. */
 export interface BatchRunnerParts extends OpenBatches, Services {
   /** Answers a line. */
   readonly send: SendLine
-  /** Lines that this process computes at a time. */
+  /** The most lines that this process computes at a time. */
   readonly concurrency: number
 }
 
 type LineJob = Extract<BatchJob, { readonly what: 'line' }>
 
-/** Lines that are queued at once. */
+/** The number of lines that are added to the queue at once. */
 const linesAtOnce = 500
 /** A batch ends when its key has been unknown for this many milliseconds. */
 const unknownMs = 30_000
-/** Milliseconds between two looks whether other servers have cancelled batches with computed lines. */
+/** The interval in milliseconds at which other servers' cancellations of batches in progress here are checked. */
 const watchMs = 1000
-/** Milliseconds between two looks for batches that other servers, which may have died, left without a job. */
+/** The interval in milliseconds at which batches without a job, such as of servers that died, are looked for. */
 const mendMs = 60_000
 
 /**
- * Runs batches: each line is a job, and each answer is stored before the next line has its place. A job whose
- * process dies is done again, and a line that is computed twice keeps its first answer.
+ * Runs batches: each line is a job, and its answer is stored before the next line takes its place. A job whose
+ * process dies is repeated, and a line that is computed twice keeps its first answer.
  */
 export class BatchRunner {
-  /** Lines that are computed here, by their batch. */
+  /** Lines in progress in this process, by batch. */
   readonly #computed = new Map<string, Map<AbortController, Promise<unknown>>>()
-  /** Batches that end here now. */
+  /** Batches that this process is closing. */
   readonly #ending = new Set<string>()
-  /** Since when keys of batches are unknown here, by their hashes. */
+  /** Since when the keys of batches are unknown in this process, by hash. */
   readonly #unknownSince = new Map<string, number>()
   #isWatching = false
   #stopMending = (): void => {}
 
   constructor(private readonly parts: BatchRunnerParts) {}
 
-  /** Begins to do jobs, and goes on with what was left. */
+  /** Begins to do jobs, including those of unfinished batches. */
   async resume(): Promise<void> {
     const { queue, concurrency } = this.parts
     await queue.process(
@@ -72,16 +72,16 @@ export class BatchRunner {
     )
   }
 
-  /** Runs a batch, which is in the store. */
+  /** Runs a batch that is in the store. */
   async start(id: string): Promise<void> {
     await this.parts.queue.add([{ id: `${id}-check`, data: { batch: id, what: 'check' } }])
   }
 
   /**
-   * Ends a batch that is under way; what is answered stays.
+   * Cancels an unfinished batch; its answers so far stay.
    *
-   * @param errors - why, where nobody has asked for it
-   * @returns the batch as it is then, and whether it was under way; undefined where there is none
+   * @param errors - the reason, if no client has asked for it
+   * @returns the batch afterwards, and whether it was unfinished; undefined if there is no such batch
    */
   async cancel(id: string, errors?: BatchObject['errors']) {
     let wasUnderWay = false
@@ -98,14 +98,14 @@ export class BatchRunner {
     return changed && { batch: changed.object, wasUnderWay }
   }
 
-  /** The batch with what is counted now. */
+  /** The batch with its current counts. */
   async live(batch: BatchObject): Promise<BatchObject> {
     if (!isUnderWay(batch)) return batch
     const counts = await this.parts.answers.counts(batch.id)
     return counts === undefined ? batch : { ...batch, request_counts: counts }
   }
 
-  /** Begins batches whose job a process lost, or has and does none; with `forgets`, also those that had begun. */
+  /** Starts batches whose job may have been lost; with `forgets`, also those that had begun. */
   async #mend(forgets = this.parts.queue.isForgetful): Promise<void> {
     const { store, clock, logger } = this.parts
     const onDamaged = (err: unknown) =>
@@ -130,7 +130,7 @@ export class BatchRunner {
     await this.parts.queue.add([closing(id, 'cancelled')])
   }
 
-  /** Checks a new batch's lines, and makes a job of each. Done again after a crash, it makes none twice. */
+  /** Checks a new batch's lines, and adds a job for each. Repeated after a crash, it adds none twice. */
   async #check(id: string): Promise<void> {
     const { store, answers, queue, clock } = this.parts
     const checked = await checkBatch(id, { store, clock })
@@ -147,7 +147,7 @@ export class BatchRunner {
     await queue.add(jobs, owner?.hash)
   }
 
-  /** Computes a line, unless it has its answer; the last one ends the batch. */
+  /** Computes a line, unless it already has its answer; the last line ends the batch. */
   async #compute(job: LineJob, closed: AbortSignal): Promise<number | undefined> {
     const { store, answers, queue } = this.parts
     const { batch: id } = job
@@ -156,7 +156,7 @@ export class BatchRunner {
     const { input_file_id: input, endpoint } = kept.object
     const line = { ...parseLine(await store.textOf(input, job), endpoint), line: job.line }
     let added: 'due' | Added | number | undefined = await answers.stateOf(id, line)
-    // an answer that comes while the files are made would be in them and not in the counts
+    // an answer that arrives while the files are made would be in them but not in the counts
     if (added === 'due' && !this.#ending.has(id)) {
       const left = new AbortController()
       const here = entryOf(this.#computed, id, () => new Map())
@@ -166,18 +166,18 @@ export class BatchRunner {
       try {
         added = await answered
       } finally {
-        left.abort() // gives back what is held for the line, such as bytes of fetched files
+        left.abort() // releases the line's resources, such as counted bytes of fetched files
         here.delete(left)
         if (here.size === 0) this.#computed.delete(id)
       }
-      // Another server does it, where this one ends.
+      // If this server is stopping, the job is repeated elsewhere.
       closed.throwIfAborted()
     }
     if (added === 'whole') await queue.add([closing(id, 'completed')])
     return typeof added === 'number' ? added : undefined
   }
 
-  /** Asks what a line asks and stores the answer; milliseconds: it is to be asked again after so long. */
+  /** Sends a line's request and stores the answer; returns milliseconds if it must be retried after this time. */
   async #answer(
     { object: { id }, owner }: Kept<BatchObject>,
     line: NumberedBatchLine,
@@ -187,7 +187,7 @@ export class BatchRunner {
     const asked = send(line, owner, signal, lineSeeds(id, line.line))
     const answer = await asked.catch((error: unknown) => {
       if (signal.aborted) return undefined
-      // what goes wrong is an answer, as for any client
+      // an error is an answer, too, as for any client
       const told = publicError(error, logger)
       return { status: told.status, body: openAiErrorBody(told), retryAfter: undefined }
     })
@@ -209,7 +209,7 @@ export class BatchRunner {
     return await tryUntilDone(add, { clock, signal, onError })
   }
 
-  /** A key that another server has made a moment ago may be unknown here. */
+  /** Cancels a batch without a valid key, but not at once: this server may not know a new key of another one yet. */
   async #endWithoutKey(id: string, hash: string): Promise<number | undefined> {
     const now = this.parts.clock.now()
     const since = entryOf(this.#unknownSince, hash, () => now)
@@ -218,14 +218,14 @@ export class BatchRunner {
     return undefined
   }
 
-  /** Ends a batch; nobody here begins another line of it meanwhile. */
+  /** Ends a batch; meanwhile this process begins none of its lines. */
   async #close(id: string, as: BatchEnd): Promise<void> {
     this.#ending.add(id)
     await this.#leaveLines(id)
     await this.#makeFiles(id, as).finally(() => this.#ending.delete(id))
   }
 
-  /** Makes files of a batch's answers, and ends it; done again after a crash, it makes the same files. */
+  /** Makes files of a batch's answers, and ends it; repeated after a crash, it makes the same files. */
   async #makeFiles(id: string, as: BatchEnd): Promise<void> {
     const { store, answers, queue } = this.parts
     const kept = await store.get('batches', id)
@@ -238,7 +238,7 @@ export class BatchRunner {
       const error_file_id = counts.failed > 0 ? await this.#describe(kept, 'failed') : null
       await store.update(id, (batch) => {
         if (!isUnderWay(batch)) return undefined
-        // What is cancelled while it ends is cancelled.
+        // It may have been cancelled meanwhile.
         const status = batch.status === 'cancelling' ? 'cancelled' : as
         return {
           status,
@@ -254,7 +254,7 @@ export class BatchRunner {
     if (as !== 'expired') await queue.remove(closing(id, 'expired').id)
   }
 
-  /** Stores what is known of a file with answers, and returns its id. */
+  /** Stores the record of a file with answers, and returns its id. */
   async #describe({ owner, object }: Kept<BatchObject>, kind: AnswerKind): Promise<string> {
     const { store } = this.parts
     const id = outputIds(object.id)[kind]
@@ -264,14 +264,14 @@ export class BatchRunner {
     return id
   }
 
-  /** Leaves the lines of a batch that are computed here; resolves when none is any more. */
+  /** Aborts the lines of a batch that are in progress here; resolves when all have ended. */
   async #leaveLines(id: string): Promise<void> {
     const here = this.#computed.get(id) ?? new Map<AbortController, Promise<unknown>>()
     for (const left of here.keys()) left.abort()
     await Promise.allSettled(here.values())
   }
 
-  /** Another server may end a batch whose lines are computed here. */
+  /** Checks from time to time whether other servers have ended batches with lines in progress here. */
   #watch(): void {
     const { clock, logger, queue } = this.parts
     if (this.#isWatching || queue.isForgetful) return

@@ -5,40 +5,40 @@ import type { JsonObject } from '../../fields/fields.js'
 /** Files, or batches. */
 export type BatchKind = 'files' | 'batches'
 
-/** What is kept of one of a kind. */
+/** The stored record of a file or a batch. */
 export type Stored<K extends BatchKind> = Kept<K extends 'files' ? FileObject : BatchObject>
 
-/** Where the bytes of a line are in its file. */
+/** The position of a line's bytes in its file. */
 export type LinePlace = Pick<PlacedLine, 'at' | 'bytes'>
 
-/** Where files and batches are kept. */
+/** The store of files and batches. */
 export interface BatchStore {
   /** Stores a new file. */
   create(kept: Kept<FileObject>, content: Uint8Array): Promise<void>
-  /** Stores what is known of one, in place of what was. */
+  /** Stores the record of a file or a batch, in place of an earlier one. */
   put<K extends BatchKind>(kind: K, kept: Stored<K>): Promise<void>
-  /** What is known of one, or undefined. */
+  /** The record of a file or a batch, or undefined. */
   get<K extends BatchKind>(kind: K, id: string): Promise<Stored<K> | undefined>
-  /** All of them that can be read, the newest first; each that is damaged is told. */
+  /** All records that can be read, the newest first; `onDamaged` gets an error for each damaged one. */
   list<K extends BatchKind>(kind: K, onDamaged?: (error: Error) => void): Promise<Stored<K>[]>
-  /** Changes a batch, unless `change` returns undefined; returns it as it is then. */
+  /** Changes a batch, unless `change` returns undefined; returns the record afterwards. */
   update(
     id: string,
     change: (batch: BatchObject) => Partial<BatchObject> | undefined,
   ): Promise<Kept<BatchObject> | undefined>
-  /** Removes a file, or what is known of a batch; with `isWhole` false what is known of a file, not its content. */
+  /** Removes a file or the record of a batch; with `isWhole` false, only the record of a file and not its content. */
   remove(id: string, isWhole?: boolean): Promise<void>
   /** The content of a file. */
   content(id: string): Readable
   /** The size of a file's content in bytes. */
   sizeOf(id: string): Promise<number>
-  /** The lines of a file, with their numbers from 1; empty ones are left out. */
+  /** The lines of a file, with their numbers from 1; empty lines are left out. */
   lines(id: string): AsyncIterable<PlacedLine>
   /** The text of a line. */
   textOf(id: string, place: LinePlace): Promise<string>
 }
 
-/** Of {@link BatchStore.list}, where all must be known. */
+/** An `onDamaged` of {@link BatchStore.list} for callers that need all records. */
 export function rethrow(error: Error): never {
   throw error
 }
@@ -52,25 +52,25 @@ export interface NumberedBatchLine {
   readonly body: JsonObject
 }
 
-/** How a line ended, which each has a file of answers for. */
+/** How a line ended; each kind has a file of answers. */
 export type AnswerKind = 'completed' | 'failed'
 
-/** Whether an answer was taken: the last one makes a batch `whole`; `closed`: nobody wants any. */
+/** A batch after an answer was added: `whole` after the last one; `closed`: it takes no more answers. */
 export type Added = 'open' | 'whole' | 'closed'
 
-/** The answers to the lines of batches, one for each line however often it is computed. */
+/** The answers to the lines of batches, one per line even if it is computed repeatedly. */
 export interface BatchAnswers {
-  /** Begins to take a batch's answers; done twice, it changes nothing. */
+  /** Begins to take a batch's answers; a second call has no effect. */
   open(batch: BatchObject): Promise<void>
-  /** Whether a line needs an answer: `due`; else what adding one would say now. */
+  /** `due` if a line needs an answer; otherwise the result that {@link BatchAnswers.add} would have. */
   stateOf(batch: string, line: NumberedBatchLine): Promise<'due' | Added>
-  /** Adds the answer of a line that has none. */
+  /** Adds the answer of a line that does not have one. */
   add(batch: string, line: NumberedBatchLine, kind: AnswerKind, answer: object): Promise<Added>
-  /** How many there are; undefined before they are opened and after they are removed. */
+  /** The number of answers; undefined before `open` and after `remove`. */
   counts(batch: string): Promise<BatchObject['request_counts'] | undefined>
-  /** Makes files of what there is, and says how much that is; undefined: another server has ended the batch meanwhile. */
+  /** Makes files of the answers and returns their number; undefined: another server has ended the batch meanwhile. */
   close(batch: BatchObject): Promise<BatchObject['request_counts'] | undefined>
-  /** Takes no more answers of a batch whose files are made. */
+  /** Forgets the answers of a batch whose files are made, and takes no more. */
   remove(batch: string): Promise<void>
 }
 
@@ -84,49 +84,49 @@ export type BatchJob = { readonly batch: string } & (
   | { readonly what: 'close'; readonly as: BatchEnd }
 )
 
-/** A job that waits. */
+/** A waiting job. */
 export interface QueuedJob {
-  /** While there is one with this id, another one is not added. */
+  /** While the queue has a job with this id, no other one is added. */
   readonly id: string
   readonly data: BatchJob
-  /** Milliseconds before which nobody does it. Default: at once. */
+  /** Milliseconds that it waits at least. Default: 0. */
   readonly delayMs?: number
 }
 
 /**
- * Does a job; the signal fires when this server may do none any more. What throws is done again, and so is what
- * returns milliseconds, after so long: another job has its place meanwhile.
+ * Does a job; the signal fires when this server may no longer do jobs. A job that throws is retried. A job that returns
+ * milliseconds is retried after this time, and gives its place to another one meanwhile.
  */
 export type DoBatchJob = (job: BatchJob, signal: AbortSignal) => Promise<number | undefined>
 
-/** The work on batches. Each job is done at least once. */
+/** The queue of work on batches. Each job is done at least once. */
 export interface BatchQueue {
-  /** Whether jobs are lost with this process. Otherwise other servers do them, too. */
+  /** Whether jobs are lost when this process ends. Otherwise other servers do them, too. */
   readonly isForgetful: boolean
   /**
-   * Adds jobs; of those that are there already, none.
+   * Adds jobs, unless the queue already has them.
    *
-   * @param owner - whose they are: while one of them is put off, so are the others
+   * @param owner - the owner of the jobs: while one job is postponed, so are the owner's others
    */
   add(jobs: readonly QueuedJob[], owner?: string): Promise<void>
-  /** Removes a job that nobody does now, if there is one. */
+  /** Removes a job unless it is running. */
   remove(id: string): Promise<void>
   /**
-   * Does jobs in this process, this many at a time.
+   * Does jobs in this process, up to `concurrency` at a time.
    *
-   * @param onBegin - called when it may do them, and when it may do so again
+   * @param onBegin - called each time that this process gets the right to do jobs
    */
   process(concurrency: number, run: DoBatchJob, onBegin: () => Promise<void>): Promise<void>
 }
 
-/** Files and batches, their answers, and the work on them: of this server or of several together. */
+/** The files and batches of one server or of several together, with their answers and the queue of work. */
 export interface OpenBatches {
   readonly store: BatchStore
   readonly answers: BatchAnswers
   readonly queue: BatchQueue
 }
 
-/** A line of a file, and where its bytes are. */
+/** A line of a file and the position of its bytes. */
 export interface PlacedLine {
   /** From 1; empty lines count. */
   readonly line: number
@@ -138,8 +138,8 @@ export interface PlacedLine {
 const newline = '\n'.charCodeAt(0)
 
 /**
- * The lines of a content, with their numbers from 1; empty ones are left out. Only `\n` ends one, with or
- * without `\r`: other ends of lines, as Node's readline has them, may stand within JSON.
+ * Splits content into lines, with their numbers from 1; empty lines are left out. Only `\n` ends a line, with or
+ * without `\r`, as the other line ends of Node's readline may occur within JSON.
  */
 export async function* splitLines(content: AsyncIterable<Uint8Array>): AsyncGenerator<PlacedLine> {
   let [line, at] = [0, 0]

@@ -3,44 +3,44 @@ import { once, setMaxListeners } from 'node:events'
 import type { Clock } from '@cllm/core'
 import { type RequestObserver, type RequestWatch, unwatched } from '../../routes/koa-context.js'
 
-/** Set while a batch's line submits its request. */
+/** Set while a line of a batch submits its request. */
 export const batchScope = new AsyncLocalStorage<true>()
 
-/** Says when lines of batches may be computed. */
+/** Decides when lines of batches may be computed. */
 export interface Throttle {
-  /** Resolves when lines may be computed; rejects when the signal fires. */
+  /** Resolves once lines may be computed; rejects when the signal fires. */
   released(signal: AbortSignal): Promise<void>
-  /** Calls back when they may not any more, until the returned function is called. */
+  /** Calls back when lines may no longer be computed, until the returned function is called. */
   onThrottled(callback: () => void): () => void
 }
 
-/** Never holds lines back: whoever computes one makes room for clients. */
+/** Never holds lines back, for engines that make room for clients themselves. */
 export const unthrottled: Throttle = Object.freeze({
   released: async (signal: AbortSignal) => signal.throwIfAborted(),
   onThrottled: () => () => {},
 })
 
-/** How long lines are computed at a time while clients wait. */
+/** The length of a window, in which lines are computed although there are clients. */
 const windowMs = 100
-/** A window that comes due waits this many pauses at most for clients to have their first tokens. */
+/** A due window waits at most this many pauses for clients to get their first tokens. */
 const patience = 2
 
-/** What batches get while clients wait. */
+/** The share of batches while there are clients. */
 export interface BatchShare {
   readonly clock: Clock
-  /** Of the time; 0: nothing. */
+  /** The share of the time; 0: none. */
   readonly share: number
 }
 
-/** Whether lines may be computed, and what ends that. */
+/** Whether lines may be computed, and until when. */
 type State =
-  /** They may: there is no client. */
+  /** Lines may be computed, as there are no clients. */
   | { readonly is: 'free' }
-  /** They may not, until a window is due. */
+  /** Lines must wait until a window is due. */
   | { readonly is: 'paused' }
-  /** They may not, until all clients have their first tokens, or it was waited for long enough. */
+  /** Lines must wait until all clients have their first tokens, but not longer than {@link patience}. */
   | { readonly is: 'due'; readonly leftMs: number }
-  /** They may, until that time is over or, unless it insists, a client comes. */
+  /** Lines may be computed until the window ends or, unless `insists` is set, a client arrives. */
   | {
       readonly is: 'open'
       readonly since: number
@@ -49,13 +49,13 @@ type State =
     }
 
 /**
- * Holds lines back while a client waits for anything but batches: otherwise whatever a batch computes delays
- * nobody. Where clients never stop, it opens a window for a share of the time, when all of them have their
- * first tokens; a new one ends it at once. It watches the requests of all protocols.
+ * Holds lines back while clients have requests other than batches, so that batches delay nobody. If there are always
+ * clients, it opens windows for a share of the time, once all clients have their first tokens; a new client ends a
+ * window at once. It observes the requests of all protocols.
  */
 export class BatchThrottle implements RequestObserver, Throttle {
   #state: State = { is: 'free' }
-  /** Requests of clients, and those of them without a first token. */
+  /** The number of clients' requests; `#awaiting`: of those without a first token. */
   #clients = 0
   #awaiting = 0
   #cancelTimer = () => {}
@@ -65,7 +65,7 @@ export class BatchThrottle implements RequestObserver, Throttle {
 
   constructor({ clock, share }: BatchShare) {
     this.#clock = clock
-    // Node warns of a leak where more than ten listen: each line that waits does.
+    // Each waiting line listens, and Node would warn of a leak from eleven listeners on.
     setMaxListeners(0, this.#changes)
     this.#pauseMs = share === 0 ? Infinity : windowMs / share - windowMs
   }
@@ -77,7 +77,7 @@ export class BatchThrottle implements RequestObserver, Throttle {
     this.#awaiting++
     if (state.is === 'free') this.#pause()
     else if (state.is === 'open' && !state.insists) {
-      // It goes on when this client has its first token.
+      // The window goes on once this client has its first token.
       const leftMs = state.leftMs - (this.#clock.now() - state.since)
       if (leftMs > 0) this.#waitForTokens(leftMs)
       else this.#pause()
@@ -117,19 +117,19 @@ export class BatchThrottle implements RequestObserver, Throttle {
     this.#enter({ is: 'paused' }, this.#pauseMs, () => this.#waitForTokens(windowMs))
   }
 
-  /** A window of this length is due. */
+  /** Opens a due window of this length, once all clients have their first tokens. */
   #waitForTokens(leftMs: number): void {
     if (this.#awaiting === 0) return this.#open(leftMs, false)
     this.#enter({ is: 'due', leftMs }, patience * this.#pauseMs, () => this.#open(leftMs, true))
   }
 
-  /** @param insists - whether clients that come do not end it */
+  /** @param insists - whether arriving clients do not end the window */
   #open(leftMs: number, insists: boolean): void {
     const since = this.#clock.now()
     this.#enter({ is: 'open', since, leftMs, insists }, leftMs, () => this.#pause())
   }
 
-  /** Lines are told where they may be computed now, or may not any more; after so long `next` comes. */
+  /** Enters a state, and calls `next` after `ms`. Lines are notified if they may now be computed, or no longer may. */
   #enter(state: State, ms = Infinity, next = () => {}): void {
     const wasReleased = this.isReleased
     this.#state = state

@@ -24,7 +24,7 @@ import type { OpenBatches } from './batch-store.js'
 import { BatchThrottle, type Throttle, unthrottled } from './batch-throttle.js'
 import { yieldingEngines } from './yielding-engines.js'
 
-/** Of the time, while clients never stop. */
+/** The share of the time for batches while there are always clients. */
 const defaultShare = 0.05
 
 const optionsSchema = z.strictObject({
@@ -51,28 +51,28 @@ const optionsSchema = z.strictObject({
 
 /** Settings of {@link batchesProtocol}. */
 export interface BatchesProtocolOptions {
-  /** Where files and batches are kept: prompts and answers, readable by the server's user alone. */
+  /** The folder for files and batches with prompts and answers, which only the server's user can read. */
   readonly folder?: string
-  /** Lines that are computed at a time; default 8. */
+  /** The most lines that are computed at a time; default 8. */
   readonly concurrency?: number
-  /** Of the time that batches get on a server where clients never stop, from 0 to 0.5; default 0.05. */
+  /** The share of the time for batches while there are always clients, from 0 to 0.5; default 0.05. */
   readonly share?: number
-  /** Default 100 MiB. */
+  /** The largest size of an uploaded file; default 100 MiB. */
   readonly fileLimitBytes?: number
-  /** What keeps and runs the batches of several servers together; instead of a folder of this one's. */
+  /** The store and queue of several servers together, in place of a folder. */
   readonly shared?: OpenBatches
-  /** Those of OpenAI and Anthropic among them answer the lines; default: with their own defaults. */
+  /** Protocols; those of OpenAI and Anthropic answer the lines. Default: both with their default settings. */
   readonly lines?: readonly KoaProtocol[]
-  /** Resolves when no other process runs what is in the folder; until then no line is computed. Default: at once. */
+  /** Resolves once no other process runs the folder's batches; no line is computed before. Default: at once. */
   readonly holdFolder?: HoldFolder
 }
 
 const routes = [...fileRoutes, ...batchRoutes, ...messageBatchRoutes]
 
 /**
- * OpenAI's batches (`/v1/files`, `/v1/batches`) and Anthropic's (`/v1/messages/batches`): lines of a file that are
- * computed while no client waits for anything else, and leave the engine as soon as one does; where clients never stop,
- * in a share of the time. A batch survives a restart.
+ * OpenAI's batches (`/v1/files`, `/v1/batches`) and Anthropic's (`/v1/messages/batches`). Their lines are computed
+ * while there are no other requests, and leave the engine as soon as one arrives; if there always are some, lines get
+ * a share of the time. A batch survives a restart.
  */
 export function batchesProtocol({
   folder: path,
@@ -84,14 +84,14 @@ export function batchesProtocol({
   holdFolder = async () => ({ lost: new AbortController().signal, isHeld: () => true }),
 }: BatchesProtocolOptions): KoaProtocol {
   let throttle: Throttle = unthrottled
-  // the transport starts its protocols before it answers
+  // the other members are set by `start`, which the transport calls before it answers requests
   const own = { fileLimitBytes } as BatchesContext
   return {
     name: 'batches',
     routes: bindRoutes(routes, own),
     errors: openAiErrors,
     observe({ clock }) {
-      // Clients of other servers count as well: the engines themselves make room for them.
+      // Other servers' clients count, too, so the engines make room for clients themselves.
       if (shared !== undefined) return []
       return [(throttle = new BatchThrottle({ clock, share }))]
     },
@@ -111,7 +111,7 @@ export function batchesProtocol({
   }
 }
 
-/** Says at the routes of batches what would serve them. */
+/** The routes of batches on a server without them, whose error says how to enable them. */
 const refusing: readonly BoundRoute[] = routes.map(({ body: _body, query: _query, ...route }) => ({
   ...route,
   isHidden: true,
@@ -130,7 +130,7 @@ function inFolder(path: string | undefined, holdFolder: HoldFolder, { clock, log
   return openFolder(new BatchFolder(path), { clock, logger, hold })
 }
 
-/** {@link batchesProtocol} by its name. */
+/** {@link batchesProtocol} as a definition. */
 export const batches = defineProtocol({
   name: 'batches',
   doc: "OpenAI's and Anthropic's batches and their files under `/v1`, where a folder for them is set.",

@@ -13,7 +13,7 @@ import { rethrow } from './batch-store.js'
 const querySchema = z.object({
   purpose: z.string().optional(),
   after: z.string().optional(),
-  // as Anthropic's clients name it, and before
+  // the same in the current and earlier versions of Anthropic's API
   page: z.string().optional(),
   after_id: z.string().optional(),
   limit: z.preprocess(Number, integer(1, 10_000)).default(10_000),
@@ -44,7 +44,7 @@ const routes: readonly Route<BatchesContext>[] = [
     'The content of a file',
     async (call, { store }) => {
       const { object } = await find(store, 'files', call.params['id'] ?? '')
-      // Before the stream: nobody hears of its errors until it is sent.
+      // Before the stream, whose errors could no longer be answered.
       const bytes = await store.sizeOf(object.id)
       return new Reply(store.content(object.id), {
         type: 'application/jsonl',
@@ -57,7 +57,7 @@ const routes: readonly Route<BatchesContext>[] = [
     const kept = await find(store, 'files', call.params['id'] ?? '')
     const { id } = kept.object
     await checkUnused(id, store)
-    // Whoever begins a batch stores it first and then looks for the file: one of both sees the other.
+    // Creating a batch stores it and then looks for the file: one of the two sees the other.
     await store.remove(id, false)
     try {
       await checkUnused(id, store)
@@ -82,10 +82,10 @@ async function listed(call: QueryCallOf<typeof querySchema>, { store }: BatchesC
   return { ...found, next_page, data: found.data.map((file) => shownTo(call, file)) }
 }
 
-/** @throws `invalid_request` where a batch reads the file */
+/** @throws `invalid_request` if an unfinished batch reads the file */
 async function checkUnused(id: string, store: BatchesContext['store']): Promise<void> {
   const isReader = (batch: BatchObject) => batch.input_file_id === id && isUnderWay(batch)
-  // a damaged one may read it
+  // throws for a damaged batch, which may read the file
   const batches = await store.list('batches', rethrow)
   const reader = batches.find(({ object }) => isReader(object))
   if (reader === undefined) return
@@ -93,7 +93,7 @@ async function checkUnused(id: string, store: BatchesContext['store']): Promise<
   throw new CllmError('invalid_request', message)
 }
 
-/** A file as Anthropic's clients read it, or OpenAI's, which wait for its status. */
+/** A file in Anthropic's format, or in OpenAI's with the status that its clients wait for. */
 function shownTo(call: Call, file: FileObject): object {
   if (!isAnthropic(call)) return { ...file, status: 'processed' }
   return {

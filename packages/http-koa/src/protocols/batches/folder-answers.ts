@@ -3,22 +3,22 @@ import type { BatchFolder } from './batch-folder.js'
 import { type BatchObject, outputIds } from './batch-objects.js'
 import type { Added, AnswerKind, BatchAnswers, NumberedBatchLine } from './batch-store.js'
 
-/** The lines of a batch with answers, by how they ended. */
+/** The `custom_id`s of a batch's answered lines, by how they ended. */
 interface Answered extends Readonly<Record<AnswerKind, Set<string>>> {
   readonly total: number
 }
 
-/** The answers of batches in a folder: each is in its file as soon as it is there. */
+/** The answers of batches in a folder: each is written to its file at once. */
 export class FolderAnswers implements BatchAnswers {
   readonly #open = new Map<string, Answered>()
 
-  /** @param isHeld - whether this process may write; it may have stood still until a moment ago */
+  /** @param isHeld - whether this process may still write, as it may have been suspended */
   constructor(
     private readonly folder: BatchFolder,
     private readonly isHeld: () => boolean,
   ) {}
 
-  /** Forgets what it has read: another process may have written since. */
+  /** Forgets the answers that it has read, as another process may have written since. */
   forget(): void {
     this.#open.clear()
   }

@@ -4,29 +4,29 @@ import type { BatchFolder } from './batch-folder.js'
 import type { BatchQueue, DoBatchJob, OpenBatches, QueuedJob } from './batch-store.js'
 import { FolderAnswers } from './folder-answers.js'
 
-/** What {@link openFolder} needs. */
+/** Options of {@link openFolder}. */
 export interface FolderQueueParts {
   readonly clock: Clock
   readonly logger: Logger
-  /** Resolves when no other process runs the folder's batches. */
+  /** Takes the folder; resolves once no other process runs its batches. */
   readonly hold: () => Promise<FolderHold>
 }
 
 /**
- * The work on a folder's batches, which one process does at a time. Lines take places in turns of their owners, so
- * that one who waits for a limit holds up no others; everything else is done at once.
+ * The queue of work on a folder's batches, which one process does at a time. Owners take turns with their lines, so
+ * that an owner who waits for a limit holds up no others; other jobs are done at once.
  */
 class FolderQueue implements BatchQueue {
   readonly isForgetful = true
-  /** Of jobs that wait or are done now. */
+  /** The ids of waiting and running jobs. */
   readonly #ids = new Set<string>()
-  /** Lines that wait, by their owners. */
+  /** Waiting lines, by owner. */
   readonly #lines = new Map<string, QueuedJob[]>()
-  /** Owners whose lines are put off. */
+  /** Owners whose lines are postponed. */
   readonly #paused = new Set<string>()
-  /** All other jobs, which wait only while another process has the folder. */
+  /** All other jobs, which only wait while another process holds the folder. */
   readonly #others: QueuedJob[] = []
-  /** What ends the wait of jobs that are to be done later, by their ids. */
+  /** Cancels the timers of delayed jobs and of postponed owners, by id. */
   readonly #timers = new Map<string, () => void>()
   readonly #running = new Set<Promise<void>>()
   #free = 0
@@ -35,7 +35,7 @@ class FolderQueue implements BatchQueue {
 
   constructor(private readonly parts: FolderQueueParts) {}
 
-  /** Whether this process may write, asked right before it does. */
+  /** Whether this process may write; checked right before each write. */
   get isHeld(): boolean {
     return this.#hold?.isHeld() === true
   }
@@ -76,7 +76,7 @@ class FolderQueue implements BatchQueue {
     await onBegin()
   }
 
-  /** Another process has the batches: they end here as they are, until that one ends. */
+  /** Drops all jobs, as another process has taken the folder, and waits to get it again. */
   async #lose(onBegin: () => Promise<void>): Promise<void> {
     this.#hold = undefined
     for (const cancel of this.#timers.values()) cancel()
@@ -85,7 +85,7 @@ class FolderQueue implements BatchQueue {
     await this.#begin(onBegin)
   }
 
-  /** Begins what may be done: lines take the places that are free. */
+  /** Starts all jobs that may run: lines as far as places are free. */
   #fill(): void {
     const hold = this.#hold
     if (hold === undefined) return
@@ -120,7 +120,7 @@ class FolderQueue implements BatchQueue {
     const ms = await tryUntilDone(run, { clock, signal: lost, onError })
     if (lost.aborted) return
     if (ms === undefined) return void this.#ids.delete(id)
-    // behind the others: what it waits for may be its own, such as the engine of one model
+    // behind the owner's other lines, as only this one may be blocked, such as by its model
     entryOf(this.#lines, owner, () => []).push(job)
     this.#paused.add(owner)
     this.#later(`paused ${owner}`, ms, () => this.#paused.delete(owner))
@@ -138,10 +138,10 @@ class FolderQueue implements BatchQueue {
   }
 }
 
-/** An upload takes no longer than these milliseconds. */
+/** The longest duration of an upload in milliseconds. */
 const uploadMs = 3_600_000
 
-/** The batches of a folder, which this server runs when no other one does. */
+/** Opens the batches of a folder, which this server runs while no other one does. */
 export function openFolder(store: BatchFolder, parts: FolderQueueParts): OpenBatches {
   const { clock, logger } = parts
   const queue = new FolderQueue({
@@ -159,21 +159,21 @@ export function openFolder(store: BatchFolder, parts: FolderQueueParts): OpenBat
   return { store, answers, queue }
 }
 
-/** Milliseconds before the second try; each further pause is twice as long. */
+/** Milliseconds before the first retry; each further pause is twice as long. */
 const firstPause = 5000
 const longestPause = 60_000
 
-/** What {@link tryUntilDone} needs. */
+/** Options of {@link tryUntilDone}. */
 interface TryUntilDoneParts {
   readonly clock: Clock
-  /** Ends it. */
+  /** Ends the retries. */
   readonly signal: AbortSignal
   readonly onError: (error: unknown) => void
 }
 
 /**
- * Does something again until it succeeds: a full disk does not stay full. Returns what it returns, or undefined when the
- * signal fires.
+ * Retries work until it succeeds, as a full disk does not stay full. Returns its result, or undefined if the signal
+ * fires.
  */
 export async function tryUntilDone<T>(
   work: () => Promise<T>,
@@ -183,7 +183,7 @@ export async function tryUntilDone<T>(
     try {
       return await work()
     } catch (error) {
-      // A server that stops leaves it to others, and closes what it was writing to.
+      // A stopping server leaves the work to others; this error may come from what it has already closed.
       if (signal.aborted) return undefined
       onError(error)
     }

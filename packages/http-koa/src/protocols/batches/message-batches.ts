@@ -67,7 +67,7 @@ const routes: readonly Route<BatchesContext>[] = [
   del(`${path}/:id`, 'user', 'Delete an ended batch of messages', remove),
 ]
 
-/** The same, which fail in Anthropic's form. */
+/** The same routes with errors in Anthropic's format. */
 export const messageBatchRoutes = routes.map((route) => ({ ...route, errors: anthropicErrors }))
 
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
@@ -108,7 +108,7 @@ async function listed(
   const place = (id: string, field: string): number => placeOf(all, ownId(id), field, id)
   const end = before === undefined ? all.length : place(before, 'before_id')
   const begin = after === undefined ? 0 : place(after, 'after_id') + 1
-  // Before one are the nearest to it.
+  // With `before_id`, the page ends right before it.
   const from = before === undefined ? begin : Math.max(begin, end - limit)
   const page = all.slice(from, Math.min(end, from + limit))
   const data = await Promise.all(page.map(async (batch) => shown(await runner.live(batch))))
@@ -122,7 +122,7 @@ async function results(call: Call, { store }: BatchesContext): Promise<Answer> {
   }
   const { request_counts: counts, input_file_id: asked } = batch
   const isWhole = counts.completed + counts.failed >= counts.total
-  // Each is a file of its own, which may have been deleted: told of before anything is sent.
+  // Any of these files may have been deleted, which must be found out before the answer begins.
   for (const file of [batch.output_file_id, batch.error_file_id, isWhole ? null : asked]) {
     if (file !== null) await find(store, 'files', file)
   }
@@ -134,7 +134,7 @@ interface AnsweredLine {
   readonly response: { readonly body: { readonly type?: string } }
 }
 
-/** A line each: what was answered, then what was not, since the batch ended before. */
+/** One line per request: first the answered ones, then those that the batch ended without. */
 async function* resultsOf(batch: BatchObject, store: BatchStore): AsyncGenerator<string> {
   const answered = new Set<string>()
   const line = (custom_id: string, result: object): string =>
@@ -157,7 +157,7 @@ async function* resultsOf(batch: BatchObject, store: BatchStore): AsyncGenerator
   }
 }
 
-/** What could not be asked at all was answered in another form. */
+/** The error for requests that failed before they had a format: their stored answer is not in Anthropic's. */
 const failed = anthropicErrorBody(new CllmError('internal', 'The request could not be answered'))
 
 async function remove(call: Call, { store }: BatchesContext): Promise<Answer> {
@@ -173,7 +173,7 @@ async function remove(call: Call, { store }: BatchesContext): Promise<Answer> {
   return { id, type: 'message_batch_deleted' }
 }
 
-/** A batch as Anthropic's clients read it. */
+/** A batch in Anthropic's format. */
 function shown(batch: BatchObject) {
   const { status, request_counts: counts, created_at, expires_at, cancelling_at } = batch
   const ends = [batch.completed_at, batch.cancelled_at, batch.expired_at, batch.failed_at]
@@ -195,7 +195,7 @@ function shown(batch: BatchObject) {
     ended_at: hasEnded ? timeOf(ends.find((time) => time !== null) ?? null) : null,
     cancel_initiated_at: timeOf(cancelling_at),
     archived_at: null,
-    // A path: which address clients reach the server by is theirs to know.
+    // A path, as the server does not know the address under which clients reach it.
     results_url: hasEnded ? `${path}/${shownId(batch)}/results` : null,
   }
 }

@@ -16,11 +16,11 @@ import { batchScope, type Throttle } from './batch-throttle.js'
 import { createHash } from 'node:crypto'
 
 /**
- * The same engines for batches: a request is computed while the throttle lets it. When it does not any more, the
- * request leaves the engine within a step, and goes on later after its last token: with the same seed
- * it draws the same as if it had not been interrupted.
+ * Engines for batches, whose requests are computed while the throttle allows it. Otherwise a request leaves the engine
+ * within a step and is continued later after its last token: with the same seed it generates the same tokens as without
+ * the interruption.
  *
- * @param services - `random` draws the seeds of requests that have none
+ * @param services - `random` draws the seeds of requests without one
  */
 export function yieldingEngines(
   directory: EngineDirectory,
@@ -53,7 +53,7 @@ async function* yielding(
   request: GenerateRequest,
   { throttle, clock, signal }: { throttle: Throttle; clock: Clock; signal: AbortSignal },
 ): AsyncGenerator<GenerateEvent, undefined, undefined> {
-  // What is submitted later is still this request's: its key, and that it is of a batch.
+  // Continuations run in this request's context, with its key and as part of a batch.
   const submit = AsyncResource.bind((next: GenerateRequest, left: AbortSignal) =>
     batchScope.run(true, () => client.submit(next, { signal: left })),
   )
@@ -78,7 +78,7 @@ async function* yielding(
   }
 }
 
-/** Draws the seeds of a line's requests that have none: the same ones each time, so that it is answered the same. */
+/** Draws seeds for a line's requests without one: the same each time, so that a repeated line gets the same answer. */
 export function lineSeeds(batch: string, line: number): Random {
   let next = createHash('sha256').update(`${batch}:${line}`).digest().readUInt32LE()
   return { uint32: () => next++ >>> 0 }

@@ -13,7 +13,7 @@ export type CountedMetrics<Counted extends Table> = {
     : Counter
 }
 
-/** Makes the metrics of a table that this process counts, in its order. */
+/** Makes the metrics of a table that this process counts, in the table's order. */
 export function createMetrics<Counted extends Table>(
   registry: Registry,
   table: Counted,
@@ -29,20 +29,20 @@ export function createMetrics<Counted extends Table>(
   return Object.fromEntries(made) as CountedMetrics<Counted>
 }
 
-/** One of several values that a metric has of a model. */
+/** One of several values of a metric for a model. */
 export interface LabelledFigure {
   readonly value: number
   /** Its labels besides the model's name. */
   readonly more?: Readonly<Record<string, string>>
 }
 
-/** What a metric has of a model: a value, several, or a distribution; undefined: nothing. */
+/** A metric's data for a model: a value, several, or a distribution; undefined: none. */
 export type Figure = number | readonly LabelledFigure[] | Distribution | undefined
 
-/** What is told of a model, by the names of metrics. */
+/** The data for a model, by the names of metrics. */
 export type Figures<Name extends string> = { readonly [Each in Name]?: Figure }
 
-/** The metrics of a table that are counted elsewhere, such as in engines, in Prometheus' text format. */
+/** Writes the metrics of a table that are counted elsewhere, such as in engines, in Prometheus' text format. */
 export async function tellMetrics<Name extends string>(
   table: Readonly<Record<Name, MetricEntry>>,
   told: readonly (readonly [model: string, figures: Figures<Name>])[],
@@ -53,13 +53,13 @@ export async function tellMetrics<Name extends string>(
       samplesOf(name, figures[name as Name], { model_name }),
     )
     const get = () => ({ name, help, type, aggregator: 'sum', values })
-    // which asks its metrics for nothing but what this one has
+    // the registry uses no other members of its metrics
     registry.registerMetric({ name, get } as unknown as Metric)
   }
   return await registry.metrics()
 }
 
-/** The samples of a metric as prom-client has them. */
+/** The samples of a metric in prom-client's format. */
 function samplesOf(name: string, figure: Figure, labels: { readonly model_name: string }) {
   if (figure === undefined) return []
   if (typeof figure === 'number') return [{ labels, value: figure }]
@@ -67,7 +67,7 @@ function samplesOf(name: string, figure: Figure, labels: { readonly model_name: 
     return figure.map(({ value, more }) => ({ labels: { ...labels, ...more }, value }))
   }
   const { bounds, counts, sum } = figure
-  // engines measure times in milliseconds
+  // engines report times in milliseconds
   const factor = name.endsWith('_seconds') ? 0.001 : 1
   let count = 0
   const buckets = counts.map((more, index) => {
@@ -85,7 +85,7 @@ function samplesOf(name: string, figure: Figure, labels: { readonly model_name: 
 
 const part = createRequire(import.meta.url)
 
-// prom-client's index loads OpenTelemetry and more that is not used here: eighty modules at each start.
+// Parts are loaded one by one, as prom-client's index loads eighty unused modules, such as OpenTelemetry's.
 
 const Counter = part('prom-client/lib/counter') as typeof Prometheus.Counter
 type Counter = Prometheus.Counter

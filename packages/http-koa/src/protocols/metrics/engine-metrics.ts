@@ -15,10 +15,10 @@ import type { engineMetrics } from './metric-table.js'
 
 type EngineFigures = Figures<keyof typeof engineMetrics>
 
-/** What is told of the engines of a model. */
+/** The metrics of a model's engines. */
 export type EngineReport = readonly [model: string, figures: EngineFigures]
 
-/** How often protocols could not keep an answer. */
+/** How many answers protocols could not store, by model. */
 export function unkeptOf(protocols: readonly KoaProtocol[]): EngineReport[] {
   const counts = new Map<string, number>()
   for (const [model, count] of protocols.flatMap(({ unkept }) => [...(unkept ?? [])])) {
@@ -27,7 +27,7 @@ export function unkeptOf(protocols: readonly KoaProtocol[]): EngineReport[] {
   return [...counts].map(([model, count]) => [model, { cllm_responses_unkept_total: count }])
 }
 
-/** How a model comes into memory; nothing of one that is always there. */
+/** Metrics of loading a model; none for a model that is always in memory. */
 export const loadsOf = ({ loads, swaps = 0, waiting }: ModelStatus): EngineFigures =>
   loads === undefined
     ? {}
@@ -37,7 +37,7 @@ export const loadsOf = ({ loads, swaps = 0, waiting }: ModelStatus): EngineFigur
         cllm_model_waiting: waiting,
       }
 
-/** What an engine has and does now. */
+/** The present state of an engine. */
 export function presentOf(
   info: EngineInfo,
   statistics: EngineStatistics,
@@ -70,7 +70,7 @@ export function presentOf(
   }
 }
 
-/** What an engine has counted since it began, also one that is not in memory now. */
+/** The counters of an engine since its start, which may no longer be in memory. */
 export function totalsOf(statistics: EngineStatistics): EngineFigures {
   const { promptTokens, cachedTokens, prefillTokens, decodeTokens } = statistics
   const { encodes, workers } = statistics
@@ -122,7 +122,7 @@ export function totalsOf(statistics: EngineStatistics): EngineFigures {
   }
 }
 
-/** A value of each of several things, with their names as a label. */
+/** One value of each thing, with its name as a label. */
 const each = <Thing>(
   label: string,
   things: Readonly<Record<string, Thing>>,
@@ -132,11 +132,11 @@ const each = <Thing>(
     return { value: valueOf(thing), more: { [label]: name } }
   })
 
-/** Values with their names as a label. */
+/** Values, with their names as a label. */
 const by = (label: string, values: Readonly<Record<string, number>>): LabelledFigure[] =>
   each(label, values, (value) => value)
 
-/** The tiers that there are. */
+/** The cache tiers that the engine has, by name. */
 const tiersOf = ({ cache }: EngineStatistics): Readonly<Record<string, TierStatistics>> =>
   defined({ ram: cache?.ram, disk: cache?.disk })
 

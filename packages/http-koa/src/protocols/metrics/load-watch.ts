@@ -6,15 +6,15 @@ import { engineMetrics, loadMetrics } from './metric-table.js'
 
 type LoadMetric = (typeof loadMetrics)[number]
 
-/** What one of {@link loadMetrics} has of a model. */
+/** The value of one of {@link loadMetrics} for a model. */
 interface LoadFigure extends LabelledFigure {
   readonly name: LoadMetric
 }
 
-/** How busy an engine is, or the workers of a model together. */
+/** The load of an engine, or of a model's workers together. */
 export type Load = ReturnType<typeof loadOf>
 
-/** Works out the load. What an engine's info says of its size is of one worker, the statistics are of all. */
+/** Computes the load. With several workers, `limits` are those of one, and `statistics` are of all together. */
 export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics) {
   const { running, waiting, waitMs, slots, kvPool } = statistics
   const capacity = kvPool?.tokens ?? slots.length * limits.contextSize
@@ -23,7 +23,7 @@ export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics) {
     if (state === 'idle') keptTokens += tokens
     else runningTokens += tokens
   }
-  // slots of a pool that share a prefix have it in the same cells
+  // slots that share a prefix in a pool share its cells
   if (kvPool !== undefined) runningTokens = Math.min(runningTokens, kvPool.tokens - kvPool.free)
   const blocks = {
     block_size: String(blockSize),
@@ -39,28 +39,28 @@ export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics) {
     series.push({ name: 'cllm_predicted_wait_seconds', value: waitMs / 1000 })
   }
   return {
-    /** Tokens in slots of requests that run; in a pool at most those that are in its cells. */
+    /** Tokens in the slots of running requests; with a pool, at most its used cells. */
     runningTokens,
     /** Tokens in idle slots. */
     keptTokens,
     /** Tokens that all slots together can hold. */
     capacity,
-    /** What `/metrics/load` says of it. */
+    /** The metrics for `/metrics/load`. */
     series,
   }
 }
 
-/** What `/metrics/load` says of a load. */
+/** The metrics of a load for `/metrics/load`. */
 export const figuresOf = ({ series }: Load): Figures<LoadMetric> =>
   Object.fromEntries(series.map(({ name, ...figure }) => [name, [figure]]))
 
-/** Milliseconds for which an engine's answer is good. Pickers ask every 50 ms, and there may be several. */
+/** Milliseconds for which an engine's answer is reused, as several endpoint pickers may each poll every 50 ms. */
 const freshMs = 20
-/** The same where the answer is made of several workers': each is a message there and back. */
+/** The same for an answer of several workers, which costs a message to each and back. */
 const freshOfWorkersMs = 250
-/** Milliseconds for which a reading waits for an engine, before its last values are told. */
+/** Milliseconds that a reading waits for an engine before it uses its last values. */
 const patienceMs = 50
-/** The same for an engine that has told nothing yet: workers that begin to be busy may take as long. */
+/** The same for an engine without last values: workers that just became busy may take as long. */
 const firstPatienceMs = 500
 /** Milliseconds after which an engine that has not answered is asked again. */
 const againMs = 2_000
@@ -69,7 +69,7 @@ const tableOfLoad = Object.fromEntries(
   loadMetrics.map((name) => [name, engineMetrics[name]]),
 ) as Pick<typeof engineMetrics, LoadMetric>
 
-/** What is known of a model's load. */
+/** The last load of a model, and the query in progress. */
 interface Known {
   load: Load | undefined
   freshMs: number
@@ -79,15 +79,15 @@ interface Known {
 }
 
 /**
- * The load of all models in memory, for `GET /metrics/load`. However often it is read, an engine is
- * asked one thing at a time; one that does not answer keeps its last values, and delays one reading in two seconds.
+ * The load of all models in memory, for `GET /metrics/load`. However often it is read, each engine gets one
+ * query at a time. An engine that does not answer keeps its last values, and delays one reading every two seconds.
  */
 export class LoadWatch {
   readonly #models = new Map<string, Known>()
-  /** As told last; undefined once that is no longer true. */
+  /** The last text; undefined once it is out of date. */
   #text: Promise<string> | undefined
 
-  /** The gauges in Prometheus' text format. It takes {@link firstPatienceMs} at most. */
+  /** The gauges in Prometheus' text format, within {@link firstPatienceMs}. */
   async read(directory: EngineDirectory, clock: Clock): Promise<string> {
     const now = clock.now()
     const models = loadedModels(directory)

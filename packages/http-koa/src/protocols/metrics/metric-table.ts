@@ -1,10 +1,10 @@
-/** A metric: what Prometheus and `docs/metrics.md` know of it. */
+/** The description of a metric, for Prometheus and `docs/metrics.md`. */
 export interface MetricEntry {
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly help: string
-  /** Besides `model_name`, which all have. */
+  /** Its labels besides `model_name`, which all metrics have. */
   readonly labels?: readonly string[]
-  /** Of a histogram that is kept here; the engine's own bring theirs. */
+  /** The bounds of a histogram that this process fills; the engine's histograms bring their own. */
   readonly buckets?: readonly number[]
 }
 
@@ -13,7 +13,7 @@ export type EntryOf<Type extends MetricEntry['type']> = MetricEntry & { readonly
 /** A histogram that this process fills itself, with the bounds of its buckets. */
 export type KeptHistogram = EntryOf<'histogram'> & { readonly buckets: readonly number[] }
 
-// vLLM's buckets, so that figures can be laid beside each other (vllm/v1/metrics/loggers.py).
+// vLLM's buckets, so that figures can be compared (vllm/v1/metrics/loggers.py).
 const firstTokenBuckets = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
   160, 640, 2560,
@@ -42,7 +42,7 @@ const tokens = histogram(tokenBuckets)
 const times = histogram(requestBuckets)
 const lengths = histogram(lengthBuckets)
 
-/** What the front sees of each request. */
+/** Metrics of requests, as this process observes them. */
 export const requestMetrics = {
   cllm_requests_total: counter(
     'Requests by how they ended; `code` is the error, if any.',
@@ -69,7 +69,7 @@ export const requestMetrics = {
   cllm_request_params_max_tokens: lengths('The `max_tokens` of a request.'),
 } as const satisfies Record<string, MetricEntry>
 
-/** What the front sees of embeddings, reranking and scores. */
+/** Metrics of embeddings, reranking and scores, as this process observes them. */
 export const embeddingMetrics = {
   cllm_embedding_inputs_total: counter(
     'Inputs of embeddings, and pairs of reranking and scores, by how they ended.',
@@ -83,7 +83,7 @@ export const embeddingMetrics = {
   },
 } as const satisfies Record<string, MetricEntry>
 
-/** What the engine says of itself when it is asked. */
+/** Metrics that the engine reports when it is queried. */
 export const engineMetrics = {
   cllm_engine_up: gauge('1 while the engine answers.'),
   cllm_model_loads_total: counter('Times that the model was loaded.'),
@@ -179,7 +179,7 @@ export const engineMetrics = {
   cllm_step_sequences: fromEngine('Requests that took part in a step.'),
 } as const satisfies Record<string, MetricEntry>
 
-/** Those that `GET /metrics/load` has, without a key. */
+/** The metrics of `GET /metrics/load`, which needs no key. */
 export const loadMetrics = [
   'cllm_num_requests_waiting',
   'cllm_num_requests_running',
@@ -188,7 +188,7 @@ export const loadMetrics = [
   'cllm_cache_config_info',
 ] as const satisfies readonly (keyof typeof engineMetrics)[]
 
-/** Every metric of `GET /metrics`. `docs/metrics.md` is made from this table. */
+/** Every metric of `GET /metrics`. `docs/metrics.md` is generated from this table. */
 export const metricTable: Readonly<Record<string, MetricEntry>> = {
   ...requestMetrics,
   ...embeddingMetrics,

@@ -13,16 +13,16 @@ import { engineMetrics } from './metric-table.js'
 import { RequestMetrics } from './request-metrics.js'
 import { ratio, sum } from '../../request/usage.js'
 
-/** An engine without an answer for this long is down; a scrape's default timeout is 10 s. */
+/** Milliseconds after which an engine that does not answer counts as down; Prometheus' scrapes time out after 10 s. */
 const patienceMs = 2_000
 
 /** Settings of {@link metricsProtocol}. */
 export interface MetricsProtocolOptions {
   /** When the server started, in milliseconds since the epoch; default 0. */
   readonly started?: number
-  /** Whether the metrics are shown; else they are 501, as with llama-server. Default true. */
+  /** Whether the metrics are shown; otherwise they answer 501, as in llama-server. Default true. */
   readonly show?: boolean
-  /** The protocols of the server, which may count what they could not keep; default: none does. */
+  /** The protocols of the server, which may count answers that they could not store; default: none. */
   readonly protocols?: readonly KoaProtocol[]
 }
 
@@ -30,17 +30,17 @@ const optionsSchema = z.object({ show: boolean.optional() })
 
 /**
  * `GET /metrics` in Prometheus' text format; see `docs/metrics.md`. It counts the requests of all
- * protocols of its transport, and queries the engines on each scrape. The engines' figures are there
- * under llama-server's names, too. `GET /metrics/load` has a few gauges of it for programs that ask often.
+ * protocols of its transport, and queries the engines on each scrape. The engines' figures are also shown
+ * under llama-server's names. `GET /metrics/load` has a few of the gauges, for programs that poll often.
  */
 export function metricsProtocol(options: MetricsProtocolOptions = {}): KoaProtocol {
   const { started = 0, show = true, protocols = [] } = options
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
   const load = new LoadWatch()
-  /** What each engine said last. */
+  /** The last statistics of each engine. */
   const last = new Map<string, EngineStatistics>()
-  /** What a model had counted: what was said last, where that is more, as its engine may have died. */
+  /** The counters of a model without an engine: the last statistics if they are newer, as the engine may have died. */
   const pastOfModel = (model: string, past?: EngineStatistics): EngineStatistics | undefined => {
     const said = last.get(model)
     return said !== undefined && said.steps > (past?.steps ?? -1) ? pastOf(said) : past
@@ -112,7 +112,7 @@ export function metricsProtocol(options: MetricsProtocolOptions = {}): KoaProtoc
   }
 }
 
-/** {@link metricsProtocol} by its name. */
+/** {@link metricsProtocol} as a definition. */
 export const metrics = defineProtocol({
   name: 'metrics',
   doc: 'Metrics for Prometheus at `/metrics`.',
@@ -126,8 +126,8 @@ export const metrics = defineProtocol({
 /**
  * The figures of all models together under llama-server's names, for its dashboards.
  *
- * @param models - also those that are not in memory now, with what they had counted
- * @param embedded - what was embedded, which it counts as prompts
+ * @param models - the statistics of all models, also of those that are no longer in memory
+ * @param embedded - the embedded inputs, which llama-server counts as prompts
  */
 function llamaServerMetrics(
   models: readonly EngineStatistics[],
@@ -139,7 +139,7 @@ function llamaServerMetrics(
   const promptSeconds = all((model) => model.prefillMs / 1000)
   const predictedSeconds = all((model) => (model.decodeMs - model.prefillMs) / 1000)
   const prompt = all((model) => model.promptTokens - model.cachedTokens)
-  // prompts that run still, or were computed twice, have taken time, too
+  // includes prompts that are in progress or were computed twice, as their time is included, too
   const computed = all((model) => model.prefillTokens)
   const busy = all((model) => model.stepSequences.sum)
   const longest = models.flatMap(({ slots }) => slots.map(({ tokens }) => tokens))

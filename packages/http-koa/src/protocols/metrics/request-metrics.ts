@@ -10,24 +10,24 @@ import {
 import { embeddingMetrics, requestMetrics } from './metric-table.js'
 
 type Counted = 'cllm_requests_total' | 'cllm_request_success_total'
-/** Those of which each request has a value. */
+/** The histograms, to which each request adds a value. */
 type Name = Exclude<keyof typeof requestMetrics, Counted>
 
-/** What the engine takes where a request does not say. */
+/** The engine's default for requests without `maxTokens`. */
 const defaultMaxTokens = 100
 
 /**
- * Counts what the requests of all protocols go through, in this process and not in the engine's, and the
- * inputs that embeddings, reranking and scores are computed of.
+ * Counts and times the requests of all protocols, as observed in this process and not in the engine's, and the
+ * inputs of embeddings, reranking and scores.
  */
 export class RequestMetrics implements RequestObserver {
   readonly #metrics: CountedMetrics<typeof requestMetrics & typeof embeddingMetrics>
-  /** What is in force for a model, as far as is known. */
+  /** The policy of each model, as far as known. */
   readonly #policies = new Map<string, string>()
 
-  /** Inputs that were embedded of all models, each a pass of its own, and their tokens. */
+  /** Embedded inputs of all models, each of which took one forward pass, and their tokens. */
   readonly embedded = { inputs: 0, tokens: 0 }
-  /** Asks the engine of a model that is in memory for its policy. */
+  /** Queries the policy of a model that is in memory. */
   lookUpPolicy: (model: string) => Promise<string> = async () => ''
 
   constructor(registry: Registry) {
@@ -54,12 +54,12 @@ export class RequestMetrics implements RequestObserver {
     let policy = this.#policies.get(model)
     const observe = (name: Name, value: number): void => {
       policy ??= this.#policies.get(model)
-      // A model may have been loaded for this request: then its policy is not known yet.
+      // The model may have been loaded for this request, so that its policy is unknown yet.
       if (policy === undefined) void this.#observeLater(model, name, value)
       else metrics[name].observe({ model_name: model, policy }, value)
     }
     const { continued } = request
-    // the first token of what goes on is no first one
+    // the first token of a request that continues another one is not the answer's first
     const hasTokens = continued !== undefined && continued.tokens.length > 0
     let hasStarted = false
     let last: number | undefined

@@ -17,8 +17,8 @@ export const benchmarkSchema = z.object({
 })
 
 /**
- * `POST /benchmark`: runs requests on the serving engine at the given concurrency, as far as there are slots, without
- * the prefix cache and behind those of all clients. The figures leave out HTTP and clients; `cllm bench` includes them.
+ * `POST /benchmark`: runs requests on the serving engine, without the prefix cache, at the given concurrency but at
+ * most one per slot. Requests of clients go first. The figures exclude HTTP and clients; `cllm bench` includes them.
  */
 export async function benchmark(call: CallOf<typeof benchmarkSchema>, native: NativeContext) {
   const { fields: options, clock, signal } = call
@@ -41,22 +41,22 @@ export async function benchmark(call: CallOf<typeof benchmarkSchema>, native: Na
       if (result !== undefined) finished.push(result)
     }
   }
-  // more would only wait, before clients that come after them
+  // more requests would only wait in the queue, ahead of clients that arrive later
   const atOnce = Math.min(options.concurrency, slots.length)
   await Promise.all(Array.from({ length: atOnce }, worker))
   const seconds = (clock.now() - begin) / 1000
   return { success: true, data: summarize(finished, options.requests, seconds) }
 }
 
-/** Undefined for a request that failed: it is counted, and the others go on. */
+/** Runs a request; undefined if it failed, which is counted while the others go on. */
 async function runOne(client: EngineClient, request: GenerateRequest, signal: AbortSignal) {
   try {
-    // a signal each: Node warns of a leak where more than ten listen to one
+    // a signal for each request, as Node warns of a leak if more than ten listen to one
     for await (const event of client.submit(request, { signal: AbortSignal.any([signal]) })) {
       if (event.type === 'end') return event
     }
   } catch (error) {
-    // An invalid request is the caller's mistake, and the same for all of them.
+    // An invalid request is the caller's mistake, and all requests are the same.
     if (!CllmError.isInstance(error) || error.status === 400) throw error
   }
   return undefined

@@ -27,7 +27,7 @@ import type { Answer, CallOf, Encoder, Route } from '../../routes/route.js'
 import { describeTimings } from './request-report.js'
 
 const fewSamplers = 'an array of up to 8 objects with a name'
-/** The engine checks the names and the options. */
+/** A sampler; its name and options are checked by the engine. */
 const samplerChoice = z
   .object({ name, options: object.optional() }, fewSamplers)
   .transform(({ name, options }) => ({ name, ...(options && { options }) }))
@@ -49,7 +49,7 @@ export const generateSchema = z.object({
   timings: boolean.optional(),
 })
 
-/** The engine's request of a body, with a model's defaults where its fields say nothing. */
+/** The engine's request for a body, with `defaults` for absent fields. */
 export function toNativeRequest(
   fields: z.output<typeof generateSchema>,
   defaults: ProtocolDefaults,
@@ -65,14 +65,14 @@ export function toNativeRequest(
   return buildRequest({ text: fields.prompt }, settings, defaults)
 }
 
-/** What the handlers of the native protocol share. */
+/** The context of the native protocol's handlers. */
 export interface NativeContext {
   readonly version: string
   readonly defaults: ProtocolDefaults
   readonly maxQueuedRequests: number
   /** The routes that `GET /` lists. */
   readonly routes: readonly Pick<Route, 'method' | 'path' | 'summary'>[]
-  /** How many requests waited for their slot, and for how many milliseconds together. */
+  /** The number of requests, and the sum of their waits for a slot in milliseconds. */
   readonly waits: { count: number; ms: number }
 }
 
@@ -84,8 +84,8 @@ function noteWait({ waits }: NativeContext, { timings }: EndEvent): void {
 type GenerateCall = CallOf<typeof generateSchema>
 
 /**
- * `POST /generate`: the whole text at once, or with `stream: true` server-sent events, one per token. A
- * refused request gets a plain HTTP error; a later failure ends the stream with an error event.
+ * `POST /generate`: answers with the whole text, or with `stream: true` with a server-sent event per token. A
+ * refused request gets an HTTP error; a later failure ends the stream with an error event.
  */
 export async function generate(
   call: GenerateCall,
@@ -111,7 +111,7 @@ export async function generate(
   return { success: true, data }
 }
 
-/** `POST /generate_stream`: the same, always streamed. */
+/** `POST /generate_stream`: like `/generate`, but always streamed. */
 export const generateStream = async (call: GenerateCall, native: NativeContext): Promise<Answer> =>
   await generate(call, native, true)
 

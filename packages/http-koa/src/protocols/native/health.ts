@@ -11,7 +11,7 @@ export const healthQuery = z.object({
   level: z.enum(['basic', 'detailed', 'full'], 'basic, detailed or full').default('basic'),
 })
 
-/** `GET /health[?level=basic|detailed|full]`; 503 when something does not answer. */
+/** `GET /health[?level=basic|detailed|full]`; 503 if a part does not answer. */
 export async function health(call: QueryCallOf<typeof healthQuery>, native: NativeContext) {
   const { clock, query } = call
   const models = loadedModels(call.engines)
@@ -50,8 +50,8 @@ export async function health(call: QueryCallOf<typeof healthQuery>, native: Nati
 export const live = (): Answer => ({ success: true, data: { status: 'alive' } })
 
 /**
- * `GET /health/ready`: whether requests are taken; 503 while no engine works and while stopping. A cluster's
- * front without workers is ready: requests wait there for one, and every other front lacks them, too.
+ * `GET /health/ready`: whether requests are accepted; 503 while no engine works and while stopping. A cluster's
+ * front without workers is ready: requests wait there for one, and other fronts have none, either.
  */
 export async function ready(call: Call): Promise<Answer> {
   const failure = await failureOf(call.clock, call.engines)
@@ -64,7 +64,7 @@ function degraded(error: CllmError): Reply {
   return new Reply({ ...errorBody(error), data }, { status: 503 })
 }
 
-/** What is probed, in the words of the original. */
+/** The parts that are probed, under the original cLLM's names. */
 const parts = ['scheduler', 'model_executor', 'tokenizer', 'request_queue'] as const
 
 type Components = Readonly<Record<(typeof parts)[number], boolean>>
@@ -74,23 +74,23 @@ const componentsOf = (works: (part: keyof Components, index: number) => boolean)
 
 interface Findings {
   readonly components: Components
-  /** Requests that wait. */
+  /** The number of waiting requests. */
   readonly waiting: number
   readonly workers: NonNullable<EngineStatistics['workers']>['list']
 }
 
-/** No model is in memory, so nothing can have failed but what would load one. */
+/** The findings without a model in memory: only the loading of models may be broken. */
 const idle = (error: CllmError | undefined): Findings => ({
   components: componentsOf((part) => part !== 'model_executor' || error === undefined),
   waiting: 0,
   workers: [],
 })
 
-/** The server's, of its engines': a part works where that of any engine does, as one of them serves. */
+/** The findings of all engines together: a part works if it does in any engine. */
 const together = (all: readonly Findings[]): Findings => ({
   components: componentsOf((part) => all.some(({ components }) => components[part])),
   waiting: sum(all.map(({ waiting }) => waiting)),
-  // A front's models may list the same ones.
+  // The models of a cluster's front may list the same workers.
   workers: [
     ...new Map(all.flatMap(({ workers }) => workers.map((each) => [each.id, each]))).values(),
   ],
@@ -113,7 +113,7 @@ async function probe(clock: Clock, client: EngineClient): Promise<Findings> {
   }
 }
 
-/** The original had an HTTP queue and a scheduler queue; the one queue here is shown as both. */
+/** The metrics of `full`. The original cLLM had a queue for HTTP and one for the scheduler; the only queue is both. */
 function inFull(native: NativeContext, components: Components, waiting: number) {
   return {
     metrics: {

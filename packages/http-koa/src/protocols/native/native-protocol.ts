@@ -17,7 +17,7 @@ import { name, text, tokenIds, inSnakeCase } from '../../fields/fields.js'
 /** The body of `POST /encode`. */
 const encodeSchema = z.object({ text, model: name.optional() })
 
-/** `POST /encode`: the tokens of a text, as a prompt has them. */
+/** `POST /encode`: the tokens of a text, as in a prompt. */
 async function encode(call: CallOf<typeof encodeSchema>): Promise<Answer> {
   const { fields, signal } = call
   const tokens = await call.open(fields.model).client.tokenize(fields.text, { signal })
@@ -34,7 +34,7 @@ async function decode(call: CallOf<typeof decodeSchema>): Promise<Answer> {
   return { success: true, data: { text } }
 }
 
-/** The native API's documented defaults; the rest is the engine's. */
+/** The native API's documented defaults; other fields have the engine's. */
 export const nativeDefaults: ProtocolDefaults = Object.freeze({
   maxTokens: 100,
   sampling: Object.freeze({ temperature: 0.7, topP: 0.9 }),
@@ -42,11 +42,11 @@ export const nativeDefaults: ProtocolDefaults = Object.freeze({
 
 /** Settings of {@link nativeProtocol}. */
 export interface NativeProtocolOptions {
-  /** Shown by `GET /`; default: the version of this package. */
+  /** The version in `GET /`; default: the version of this package. */
   readonly version?: string
   /** Values for omitted fields, in place of {@link nativeDefaults}. */
   readonly defaults?: DefaultOverrides
-  /** The engine's limit, shown by `GET /health?level=full`; default: that of `EngineOptions`. */
+  /** The engine's limit of waiting requests, for `GET /health?level=full`; default: the default of `EngineOptions`. */
   readonly maxQueuedRequests?: number
 }
 
@@ -101,8 +101,8 @@ function root(_call: Call, native: NativeContext): Answer {
 }
 
 /**
- * The API of the original cLLM server, served by the directory's default engine. Its JSON is kept;
- * see `docs/api.md`.
+ * The API of the original cLLM server with the same JSON, served by the directory's default engine; see
+ * `docs/api.md`.
  */
 export function nativeProtocol(options: NativeProtocolOptions = {}): KoaProtocol {
   return {
@@ -117,7 +117,7 @@ export function nativeProtocol(options: NativeProtocolOptions = {}): KoaProtocol
   }
 }
 
-/** {@link nativeProtocol} by its name. */
+/** {@link nativeProtocol} as a definition. */
 export const native = defineProtocol({
   name: 'native',
   doc: 'The API of the original cLLM server, with health checks.',
@@ -178,13 +178,13 @@ async function modelInfo(call: Call<unknown, ModelQuery>): Promise<Answer> {
     size_bytes: model.sizeBytes,
     training_context: model.trainingContext,
     slots: limits.slots,
-    // what its file, or the catalog, recommends for what requests leave out
+    // the defaults that the model's file or the catalog recommends
     sampling: inSnakeCase(model.sampling ?? {}),
   }
   return { success: true, data }
 }
 
-/** By name first: a model may use another family's architecture. */
+/** The family by the model's name or else its architecture, which may be another family's. */
 function modelFamily(id: string, architecture: string): string {
   const has = (text: string) => families.find((family) => text.toLowerCase().includes(family))
   return has(id) ?? has(architecture) ?? 'unknown'

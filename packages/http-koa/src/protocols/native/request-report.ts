@@ -38,13 +38,13 @@ export async function requestReport(call: Call): Promise<Answer> {
 async function find(directory: EngineDirectory, id: string): Promise<RequestReport> {
   const message = `No running or recently finished request has the id "${id}": expected the X-Request-Id or the id of an answer`
   let failure: unknown = new CllmError('request_not_found', message, { details: { id } })
-  // An answer's id is that of its request with the sign of its kind before it.
+  // An answer's id is its request's with a prefix for its kind.
   for (const name of new Set([id, id.replace(/^(?:chatcmpl-|cmpl-|msg_)/, '')])) {
     for (const model of loadedModels(directory)) {
       try {
         return await directory.open(model, { peek: true }).explain(name)
       } catch (error) {
-        // An engine that is away must not hide what another one knows.
+        // An engine that does not answer must not hide the report of another one.
         if (!CllmError.isInstance(error) || error.code !== 'request_not_found') failure = error
       }
     }
@@ -118,7 +118,7 @@ const callsBefore: Readonly<Record<PromptParting['by'], string>> = {
   prompt: 'the previous call of its program',
 }
 
-/** Where its prompt is no longer that of the call before, and what that cost. */
+/** Where the prompt begins to differ from the previous call's, and the cost of that. */
 function parted(parting: PromptParting | undefined): string[] {
   if (parting === undefined) return []
   const { before, by, token, message, role, isInContent, text, was, is, tokens, costMs } = parting

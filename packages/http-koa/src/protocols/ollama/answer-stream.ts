@@ -22,29 +22,29 @@ import type { OllamaContext, SharedFields } from './ollama-shared.js'
 import { mayChangeServer } from '../../security/authenticate.js'
 import { responseLogprob } from '../openai/openai-answer.js'
 
-/** How a route puts an answer into JSON. */
+/** How a route writes an answer as JSON. */
 export interface AnswerWords {
   /** The members of a chunk with this part. */
   readonly part: (part: AnswerPart) => object
-  /** The same for the last chunk of a stream, whose text has come before. */
+  /** The members of the last chunk of a stream, which has no text. */
   readonly empty: object
-  /** The same for a whole answer. */
+  /** The members of a whole answer. */
   readonly whole: (answer: CollectedAnswer) => object
 }
 
-/** What is answered. */
+/** A prepared request. */
 export interface OllamaQuestion {
   readonly fields: SharedFields
   readonly prompt: Prompt
   readonly form: AnswerForm
   readonly words: AnswerWords
-  /** When the request came, in milliseconds of the clock. */
+  /** When the request arrived, in milliseconds of the clock. */
   readonly started: number
-  /** Whether the end has the tokens of prompt and answer. */
+  /** Whether the end contains the tokens of prompt and answer. */
   readonly hasContext?: boolean
 }
 
-/** Generates by the fields that both routes share, and answers whole or as NDJSON. */
+/** Generates with the fields that both routes share, and answers whole or as NDJSON. */
 export async function answer(
   call: Call,
   client: EngineClient,
@@ -60,7 +60,7 @@ export async function answer(
   const said = { ...fields, options: { ...slotOptions(client), ...fields.options } }
   const settings = {
     ...toSettings(said, ollama.unknownOptions, logger),
-    // how long the model is wanted is how long its client may take to come back
+    // `keep_alive` is also how long the client may take until its next request
     retainMs: fields.keep_alive === Infinity ? undefined : fields.keep_alive,
     logprobs: fields.logprobs === true ? (fields.top_logprobs ?? 0) : undefined,
   }
@@ -82,13 +82,13 @@ export async function answer(
   return { ...chunkHead(call, model), ...words.whole(whole), ...likely, ...ended }
 }
 
-/** What a made model says of the slot, which is read with the request: the engine has no defaults for it. */
+/** A preset's options of the slot. They are merged into the request, as the engine has no defaults for them. */
 function slotOptions({ preset }: EngineClient): SharedFields['options'] {
   const { num_ctx, num_keep } = optionsSchema.parse(parametersOf(preset))
   return defined({ num_ctx, num_keep })
 }
 
-/** As OpenAI has them; nothing where there are none. */
+/** The log probabilities in OpenAI's format; absent if there are none. */
 const logprobsOf = (tokens: readonly TokenLogprobs[]) =>
   tokens.length > 0 && { logprobs: tokens.map(responseLogprob) }
 
@@ -137,7 +137,7 @@ function ending(
     done_reason: reason,
     ...(context === undefined ? {} : { context }),
     total_duration: nanoseconds(timings.totalMs + loadMs),
-    // a model that was in memory took a moment to find
+    // at least 1, even if the model was in memory
     load_duration: Math.max(1, nanoseconds(loadMs)),
     prompt_eval_count: usage.promptTokens,
     prompt_eval_duration: nanoseconds(timings.prefillMs),
@@ -147,9 +147,9 @@ function ending(
 }
 
 /**
- * Answers a request without a prompt: it loads the model, or unloads it.
+ * Answers a request without a prompt, which loads or unloads the model.
  *
- * @throws `forbidden` when a user's key asks to unload what others may use
+ * @throws `forbidden` if a user's key asks to unload a model, which others may use
  */
 export async function loadOrUnload(
   call: Call,

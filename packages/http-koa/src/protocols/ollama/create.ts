@@ -38,7 +38,7 @@ export const copySchema = z.object({
   destination: text.min(1, 'a name'),
 })
 
-/** `POST /api/create`: a preset of a served model, or of a GGUF file that the client has sent. */
+/** `POST /api/create`: makes a preset of a served model, or of a GGUF file that the client has sent. */
 export async function create(call: CallOf<typeof createSchema>, ollama: OllamaContext) {
   const { fields } = call
   refuse(fields)
@@ -67,7 +67,7 @@ export async function create(call: CallOf<typeof createSchema>, ollama: OllamaCo
   if (digest !== undefined) await blobsOf(ollama).serve(name, digest)
   if (fields.quantize !== undefined) {
     await ensureQuantized(call, from, fields.quantize).catch(async (error: unknown) => {
-      // its name would be taken by a model that nobody has made
+      // otherwise a model that was not created would keep the name
       if (digest !== undefined) await ollama.store?.remove(name, { keepsFile: true })
       throw error
     })
@@ -83,8 +83,9 @@ export async function create(call: CallOf<typeof createSchema>, ollama: OllamaCo
 }
 
 /**
- * A model that has the wanted quantization already needs no work; for others it says, as Ollama does, what
- * can be quantized, and with what.
+ * Checks that a model already has the wanted quantization.
+ *
+ * @throws `unsupported` for others, with a message like Ollama's on what can be quantized, and by which program
  */
 async function ensureQuantized(call: Call, from: string, quantize: string): Promise<void> {
   const { quantization: has } = (await call.open(from).client.info()).model
@@ -104,7 +105,7 @@ function refuse({ adapters, path }: z.output<typeof createSchema>): void {
   throw unsupported(given[0], 'not supported; a model is made of a served model or of a GGUF file')
 }
 
-/** `POST /api/copy`: another name for a model. */
+/** `POST /api/copy`: adds a name for a model. */
 export async function copy(call: CallOf<typeof copySchema>): Promise<Answer> {
   const { source, destination } = call.fields
   const presets = presetsOf(call)
@@ -125,7 +126,7 @@ export async function hasBlob(call: Call, ollama: OllamaContext): Promise<Answer
   return new Reply('')
 }
 
-/** `POST /api/blobs/{digest}`: takes a file, whose bytes must have this SHA-256. */
+/** `POST /api/blobs/{digest}`: stores a file, whose bytes must have this SHA-256. */
 export async function addBlob(call: Call, ollama: OllamaContext): Promise<Answer> {
   const digest = digestIn(call.params['digest'] ?? '', 'digest')
   const blobs = blobsOf(ollama)
@@ -135,7 +136,7 @@ export async function addBlob(call: Call, ollama: OllamaContext): Promise<Answer
   return new Reply('', { status: isKnown ? 200 : 201 })
 }
 
-/** The store of files that clients send. Throws `unsupported` where there is none. */
+/** The store of files that clients send. Throws `unsupported` if there is none. */
 const blobsOf = ({ store }: Pick<OllamaContext, 'store'>): BlobStore =>
   orUnsupported(store?.blobs, 'This server takes no files')
 
@@ -157,7 +158,7 @@ function ggufIn(files: Readonly<Record<string, string>>): string {
   return digestIn(file[1], `files.${file[0].slice(0, 40)}`)
 }
 
-/** The digest without what Ollama writes in front. */
+/** The digest without Ollama's prefix. */
 function digestIn(given: string, field: string): string {
   const [, digest] = /^(?:sha256[:-])?([0-9a-f]{64})$/i.exec(given) ?? []
   if (digest !== undefined) return digest.toLowerCase()

@@ -25,7 +25,7 @@ export async function embed(call: CallOf<typeof embedSchema>): Promise<Answer> {
   await client.info()
   const loaded = clock.now()
   const { input = [] } = fields
-  // nothing alone loads the model; in a list each text has its vector, by its place
+  // a single empty text only loads the model; in a list, even an empty text has a vector at its index
   const texts = input === '' ? [] : typeof input === 'string' ? [input] : input
   const inputs = texts.map((one) =>
     fields.truncate === false ? { text: one } : async () => await fitting(client, one),
@@ -52,7 +52,7 @@ export async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise
   return { embedding: made[0]?.vector ?? [] }
 }
 
-/** A text, or as many of its first tokens as fit; a text of few bytes cannot have too many. */
+/** A text, or as many of its first tokens as fit. A text with fewer bytes than that fits without a count. */
 async function fitting(client: EngineClient, text: string): Promise<Prompt> {
   const { limits } = await client.info()
   const most = limits.embeddingTokens ?? limits.contextSize

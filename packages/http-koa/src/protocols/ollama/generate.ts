@@ -56,7 +56,7 @@ export async function generate(call: CallOf<typeof generateSchema>, ollama: Olla
   if (!asks) return await loadOrUnload(call, client, fields, words)
   refuseTemplate(fields.template)
   const { prompt, form } = await prepare(client, fields)
-  // what stands for an image is no token that a client can send again
+  // an image has no tokens that a client could send back
   const hasContext = fields.raw !== true && !fields.images?.length
   return await answer(call, client, ollama, { fields, prompt, form, words, started, hasContext })
 }
@@ -68,7 +68,7 @@ const plain: AnswerForm = {
   thinkingIsOpen: false,
 }
 
-/** A raw prompt is continued as it is; any other one is a user's message. */
+/** Prepares the prompt: a raw one is continued unchanged, any other one is a user's message. */
 async function prepare(client: EngineClient, fields: GenerateFields) {
   const { prompt: text = '', suffix = '', context = [], raw = false } = fields
   const media = imagesOf(fields.images, 'images')
@@ -79,7 +79,7 @@ async function prepare(client: EngineClient, fields: GenerateFields) {
   const { preset } = client
   const chat = {
     messages: [{ role: 'user', content: text, ...defined({ media }) }],
-    // a system of the request's goes before the preset's
+    // the request's system prompt takes precedence over the preset's
     preamble: isFollowing ? {} : { ...preset, system: fields.system ?? preset?.system },
     tools: [],
     template: { variables: thinkingVariables(fields.think) },
@@ -88,7 +88,7 @@ async function prepare(client: EngineClient, fields: GenerateFields) {
   return isFollowing ? await behind(client, context, prepared) : prepared
 }
 
-/** A conversation that goes on behind the tokens of an earlier one. */
+/** Continues a conversation, given as tokens, with a new message. */
 async function behind(
   client: EngineClient,
   context: readonly TokenId[],

@@ -5,7 +5,7 @@ import { unsupported, expectedField } from '../../request/refusals.js'
 import { type optionsSchema, toSettings, untagged } from './ollama-shared.js'
 import { buildRequest } from '../../request/build-request.js'
 
-/** What a Modelfile of a model would say. */
+/** The Modelfile of a model or preset. */
 export function modelfileOf(name: string, model: ModelPreset | undefined): string {
   return [
     `FROM ${model?.from ?? untagged(name)}`,
@@ -15,22 +15,22 @@ export function modelfileOf(name: string, model: ModelPreset | undefined): strin
   ].join('\n')
 }
 
-/** A text so that it is read as it is. */
+/** Quotes a text if reading it would change it otherwise. */
 const quoted = (text: string): string =>
   text !== text.trim() || /\n|^"|^$/.test(text) ? `"""${text}"""` : text
 
-/** What a Modelfile sets of a preset; each stop text has a line of its own. */
+/** The `PARAMETER`s of a preset; each stop text has a line of its own. */
 export const parameterLines = (preset: ModelPreset | undefined) =>
   Object.entries(parametersOf(preset)).flatMap(([key, value]) =>
     [value].flat().map((one) => [key, one] as const),
   )
 
-/** A preset that an Ollama client made, with the parameters in the client's words. */
+/** A preset that an Ollama client made, with the parameters as it sent them. */
 export interface OllamaPreset extends ModelPreset {
   readonly parameters: JsonObject
 }
 
-/** A preset whose parameters, which `parseFields` has checked, count in every protocol. */
+/** Adds parameters, checked by `parseFields`, to a preset, so that they apply in every protocol. */
 export function withParameters(
   preset: ModelPreset,
   parameters: z.output<typeof optionsSchema>,
@@ -42,7 +42,7 @@ export function withParameters(
   return { ...preset, maxTokens: settings.maxTokens, sampling, stop, parameters }
 }
 
-/** The parameters of a preset in Ollama's words. */
+/** The parameters of a preset under Ollama's names. */
 export function parametersOf(preset: ModelPreset | undefined): OllamaPreset['parameters'] {
   if (preset === undefined) return {}
   if ('parameters' in preset) return (preset as OllamaPreset).parameters
@@ -51,7 +51,7 @@ export function parametersOf(preset: ModelPreset | undefined): OllamaPreset['par
   return defined({ num_predict: maxTokens, stop, ...Object.fromEntries(named) })
 }
 
-/** Refuses a template of Ollama's: an empty one is none. */
+/** Refuses Ollama's templates; an empty one counts as absent. */
 export function refuseTemplate(template: string | undefined): void {
   if ((template ?? '') === '') return
   const how =
@@ -59,7 +59,7 @@ export function refuseTemplate(template: string | undefined): void {
   throw unsupported('template', `Ollama's Go templates are not read: ${how}`)
 }
 
-/** A Modelfile, whose name comes beside it. */
+/** The content of a Modelfile, which does not include the name of the model. */
 export interface Modelfile {
   readonly from: string
   readonly system?: string | undefined
@@ -71,9 +71,9 @@ export interface Modelfile {
 const quotes = '"""'
 
 /**
- * Reads a Modelfile: `FROM`, `PARAMETER`, `SYSTEM`, `TEMPLATE` and `MESSAGE`; `LICENSE` is passed over.
+ * Reads a Modelfile: `FROM`, `PARAMETER`, `SYSTEM`, `TEMPLATE` and `MESSAGE`; `LICENSE` and `REQUIRES` are ignored.
  *
- * @throws `unsupported` for `ADAPTER`, `invalid_request` for anything else
+ * @throws `unsupported` for `ADAPTER`, `invalid_request` for any other instruction
  */
 export function readModelfile(text: string): Modelfile {
   const parameters: Record<string, unknown> = {}
@@ -88,7 +88,7 @@ export function readModelfile(text: string): Modelfile {
         file = { ...file, [word.toLowerCase()]: value }
         break
       case 'PARAMETER':
-        // the one that may be given several times, each a text
+        // the only parameter that may be repeated, and that is always a text
         if (first === 'stop') parameters[first] = [parameters[first] ?? [], unquoted(rest)].flat()
         else parameters[first] = readValue(rest)
         break

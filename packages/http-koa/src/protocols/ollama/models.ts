@@ -38,7 +38,7 @@ export async function pull(call: CallOf<typeof pullSchema>, ollama: OllamaContex
     await pulling
     return { status: 'success' }
   }
-  // it may fail before the stream has begun, which tells it
+  // it may fail before the stream has begun, which then reports the error
   pulling.catch(() => {})
   return new StreamReply(
     jsonLines,
@@ -52,7 +52,7 @@ export async function pull(call: CallOf<typeof pullSchema>, ollama: OllamaContex
   )
 }
 
-/** `DELETE /api/delete`: deletes the file of a model that was fetched. */
+/** `DELETE /api/delete`: deletes a preset, or the file of a fetched model. */
 export async function remove(call: CallOf<typeof deleteSchema>, ollama: OllamaContext) {
   const name = nameIn(call.fields)
   const { presets } = call.engines
@@ -78,8 +78,8 @@ export const pushSchema = pullSchema.extend({
 })
 
 /**
- * `POST /api/push`: there is nowhere to push to, and that is said; in a stream as its last line, as
- * Ollama does it.
+ * `POST /api/push`: answers that this server cannot push models; in a stream as its last line, like Ollama's
+ * errors.
  */
 export async function push(call: CallOf<typeof pushSchema>): Promise<Answer> {
   const { model, name = '', stream } = call.fields
@@ -105,7 +105,7 @@ export async function tags(call: Call, ollama: OllamaContext): Promise<Answer> {
         .filter(({ adapter }) => adapter !== undefined)
         .map(({ name }) => describe(call, name, ollama)),
       ...(call.engines.presets?.list() ?? [])
-        // one that is made of a file has that file's name: it is listed once
+        // a preset of an uploaded file has its model's name, which is listed already
         .filter(({ name, from }) => name !== from)
         .map(({ name, from }) => describe(call, from, ollama, name)),
     ]),
@@ -128,7 +128,7 @@ export async function ps(call: Call, ollama: OllamaContext): Promise<Answer> {
   return { models: await Promise.all(models) }
 }
 
-/** A model as it is listed, or a preset of it under its own name. */
+/** The list entry of a model, or of a preset of it with the name `name`. */
 async function describe({ engines }: Call, id: string, { started }: OllamaContext, name = id) {
   const info = await peekInfo(engines, id)
   return {
@@ -136,13 +136,13 @@ async function describe({ engines }: Call, id: string, { started }: OllamaContex
     model: taggedName(name),
     modified_at: timeText(started),
     size: info?.model.sizeBytes ?? 0,
-    // of the name: the file is too large to be read for it
+    // the name's digest, as reading the whole file would take too long
     digest: createHash('sha256').update(name).digest('hex'),
     details: detailsOf(info?.model),
   }
 }
 
-/** Of a model that was never in memory little is known. */
+/** The details of a model; of one that was never in memory they are mostly empty. */
 const detailsOf = (model: EngineInfo['model'] | undefined) => ({
   parent_model: '',
   format: 'gguf',
@@ -160,7 +160,7 @@ function parameterSize(count: number): string {
 /** The body of `POST /api/show`. */
 export const showSchema = deleteSchema.extend({ verbose: boolean.optional() })
 
-/** `POST /api/show`: what is known of a model; of one that was never in memory little. */
+/** `POST /api/show`: describes a model; one that was never in memory, with few details. */
 export async function show(call: CallOf<typeof showSchema>, ollama: OllamaContext) {
   const { fields, engines: directory } = call
   const asked = fields.model ?? fields.name ?? ''

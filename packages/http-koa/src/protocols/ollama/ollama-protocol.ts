@@ -19,7 +19,7 @@ import type { OllamaContext } from './ollama-shared.js'
 export interface OllamaProtocolOptions {
   /** Values for omitted fields, in place of Ollama's own defaults. */
   readonly defaults?: DefaultOverrides
-  /** Shown by `/api/version`; default: the version of Ollama whose API is spoken. */
+  /** The version in `/api/version`; default: the version of Ollama whose API this is. */
   readonly version?: string
   /** The modification date of every model, in milliseconds since the epoch; default 0. */
   readonly started?: number
@@ -27,10 +27,10 @@ export interface OllamaProtocolOptions {
   readonly store?: ModelStore
 }
 
-/** The version of Ollama whose API is spoken: clients refuse older ones. */
+/** The version of Ollama whose API this is; clients refuse older ones. */
 const spokenVersion = '0.14.0'
 
-/** A body whose answer comes a JSON value a line, unless its `stream` is false. */
+/** Options for a route that answers with one JSON value per line, unless the body's `stream` is false. */
 const inLines = <Body extends z.ZodObject>(body: Body) => {
   return { body, answers: ['application/x-ndjson', 'application/json'] }
 }
@@ -86,7 +86,7 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
   }
 }
 
-/** {@link ollamaProtocol} by its name. */
+/** {@link ollamaProtocol} as a definition. */
 export const ollama = defineProtocol({
   name: 'ollama',
   doc: "Ollama's API under `/api`.",

@@ -25,10 +25,10 @@ import { errorMessage } from '../../errors/error-body.js'
 import { filePart } from '../../chat/message-content.js'
 import { llamaFields, samplingSettings } from '../../fields/generation-fields.js'
 
-/** What the handlers of Ollama's API share. */
+/** The context of the handlers of Ollama's API. */
 export interface OllamaContext {
   readonly version: string
-  /** The values of fields that requests leave out: the same on both routes. */
+  /** The default values of request fields, which are the same on both routes. */
   readonly defaults: ProtocolDefaults
   readonly unknownOptions: UnknownFields
   /** When the server started, in milliseconds since the epoch. */
@@ -39,17 +39,17 @@ export interface OllamaContext {
 /** A name without Ollama's `:latest`. */
 export const untagged = (name: string): string => name.replace(/:latest$/, '')
 
-/** The presets of the server. Throws `unsupported` where it keeps none. */
+/** The presets of the server. Throws `unsupported` if it keeps none. */
 export const presetsOf = ({ engines }: Call): ModelPresets =>
   orUnsupported(engines.presets, 'This server keeps no presets of its models')
 
 /**
  * The engine of a model, or of a preset, whose name may end with Ollama's `:latest`.
  *
- * @param keepAliveMs - counts where the request may change the server, since it is for all requests
+ * @param keepAliveMs - ignored unless the request may change the server, since it affects all requests
  */
 export function openOllamaModel(call: Call, name: string, keepAliveMs?: number): EngineClient {
-  // an unknown one is refused in Ollama's words
+  // throws with Ollama's message for an unknown name
   const { engines } = call
   nameOfOllamaModel(engines, name)
   const known = engines.list().includes(name) ? name : untagged(name)
@@ -58,9 +58,9 @@ export function openOllamaModel(call: Call, name: string, keepAliveMs?: number):
 }
 
 /**
- * The own name of a model.
+ * The server's name of a model that a client names in Ollama's way.
  *
- * @throws `model_not_found` in Ollama's words, `engine_unavailable` where a cluster has no models yet
+ * @throws `model_not_found` with Ollama's message, `engine_unavailable` if a cluster has no models yet
  */
 export function nameOfOllamaModel(directory: EngineDirectory, name: string): string {
   const names = directory.list()
@@ -77,13 +77,13 @@ export function nameOfOllamaModel(directory: EngineDirectory, name: string): str
   }
 }
 
-/** As Ollama lists it: always with a tag. */
+/** A model's name as Ollama lists it, always with a tag. */
 export const taggedName = (id: string): string => (id.includes(':') ? id : `${id}:latest`)
 
 /** A time as Ollama writes it. */
 export const timeText = (milliseconds: number): string => new Date(milliseconds).toISOString()
 
-/** What every chunk of an answer begins with. */
+/** The first members of every chunk of an answer. */
 export const chunkHead = ({ clock }: Call, model: string) => ({
   model,
   created_at: timeText(clock.wall()),
@@ -98,7 +98,7 @@ export const ollamaDefaults = Object.freeze({
 /** The schema of Ollama's errors. */
 export const ollamaErrorSchema = z.object({ error: z.string() })
 
-/** A failure in Ollama's form. */
+/** An error in Ollama's format. */
 export function ollamaErrorBody(error: CllmError): z.output<typeof ollamaErrorSchema> {
   return {
     error:
@@ -110,13 +110,13 @@ export function ollamaErrorBody(error: CllmError): z.output<typeof ollamaErrorSc
 
 const any = z.unknown().optional()
 
-/** The same fields, which may be null. */
+/** Lets fields be null. */
 const nullable = <Shape extends Readonly<Record<string, z.ZodType>>>(shape: Shape) =>
   Object.fromEntries(Object.entries(shape).map(([key, field]) => [key, field.nullable()])) as {
     readonly [Key in keyof Shape]: z.ZodNullable<Shape[Key]>
   }
 
-/** The known members of `options`; the last of them mean nothing here and are taken silently. */
+/** The known members of `options`; those of type `any` have no effect here and are ignored without a warning. */
 const knownOptions = z.object(
   {
     num_predict: integer(-2, largest).nullish(),
@@ -136,7 +136,7 @@ const knownOptions = z.object(
   'an object',
 )
 
-/** The options of a request, those of other versions of Ollama included. */
+/** The options of a request, including unknown ones of other versions of Ollama. */
 export const optionsSchema = z.looseObject(knownOptions.shape, 'an object')
 
 /** The fields that `/api/generate` and `/api/chat` share. */
@@ -151,7 +151,7 @@ export const sharedFields = {
   keep_alive: keepAliveField,
   logprobs: boolean.optional(),
   top_logprobs: integer(0, 20).optional(),
-  /** Whether the oldest messages go when a conversation does not fit; default true. */
+  /** Whether the oldest messages are dropped if a conversation does not fit; default true. */
   truncate: boolean.optional(),
   shift: boolean.optional(),
 }
@@ -161,7 +161,7 @@ const sharedSchema = z.object(sharedFields)
 /** The checked fields that both routes share. */
 export type SharedFields = z.output<typeof sharedSchema>
 
-/** What `format` asks for. */
+/** The constraint of the answer that `format` asks for. */
 export function ollamaConstraint({
   format,
 }: Pick<SharedFields, 'format'>): FieldConstraint | undefined {
@@ -171,7 +171,7 @@ export function ollamaConstraint({
   return schemaConstraint(field, format)
 }
 
-/** What the options ask of the engine. */
+/** The request's settings that the options ask for. */
 export function toSettings(
   { options = {}, shift }: Pick<SharedFields, 'options' | 'shift'>,
   unknownOptions: UnknownFields,
@@ -192,7 +192,7 @@ export function toSettings(
   }
 }
 
-/** Tells the log, and the client in `X-Cllm-Warning`, of a context that is larger than a slot. */
+/** Warns in the log, and the client in `X-Cllm-Warning`, if `num_ctx` is larger than a slot. */
 export function warnOfOptions(
   call: Call,
   { options = {} }: Pick<SharedFields, 'options'>,
@@ -206,7 +206,7 @@ export function warnOfOptions(
   call.set({ 'X-Cllm-Warning': `${what} of this server holds: ${used}` })
 }
 
-/** A tool as Ollama's clients send it. */
+/** A tool in Ollama's format. */
 export const toolSchema = z.object(
   {
     type: z.string('a string').optional(),
@@ -222,7 +222,7 @@ export const toolSchema = z.object(
   'a tool',
 )
 
-/** Images before a message's text; undefined where there are none. */
+/** Images, which go before a message's text; undefined if there are none. */
 export function imagesOf(images: readonly unknown[] | null | undefined, field: string) {
   if (images === undefined || images === null || images.length === 0) return undefined
   return images.map((image, nth) => ({ ...filePart('image', image, `${field}.${nth}`), at: 0 }))

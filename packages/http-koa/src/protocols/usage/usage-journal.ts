@@ -14,26 +14,26 @@ import { attempt } from '@cllm/core'
 import { isObject, parsedJson } from '../../fields/fields.js'
 import { ownFolder } from '../../routes/define-protocol.js'
 
-/** By what sums are told apart. */
+/** The dimensions by which usage can be grouped. */
 export const usageGroups = ['day', 'key', 'tenant', 'model'] as const
 
 /** One of {@link usageGroups}. */
 export type UsageGroup = (typeof usageGroups)[number]
 
-/** What is summed. */
+/** The counts that are summed. */
 export const usageCounts = [
   'requests',
-  // those of the requests that failed or whose client left
+  // requests that failed or whose client left
   'unfinished',
   'promptTokens',
-  // those of the prompt's tokens that were found computed
+  // prompt tokens that were in the cache
   'cachedTokens',
   'generatedTokens',
 ] as const
 
-/** What a key used of a model on a day. A journal's lines are sums, too: of one request. */
+/** A key's usage of a model on a day. The journal's lines have this form, too, for a single request. */
 export interface UsageSum extends Readonly<Record<(typeof usageCounts)[number], number>> {
-  /** In UTC, such as `2026-11-22`. */
+  /** The day in UTC, such as `2026-11-22`. */
   readonly day: string
   /** The name of the API key; null on servers without keys. */
   readonly key: string | null
@@ -41,7 +41,7 @@ export interface UsageSum extends Readonly<Record<(typeof usageCounts)[number], 
   readonly model: string
 }
 
-/** Sums of sums. */
+/** Adds up usage by groups. */
 export class UsageSums {
   readonly #sums = new Map<string, UsageSum>()
 
@@ -70,43 +70,43 @@ export class UsageSums {
 const monthOf = (day: string): string => day.slice(0, 7)
 const fileName = /^(\d{4}-\d\d)\.jsonl$/
 
-/** What was read of a month's file. */
+/** The content of a month's file that has been read. */
 interface ReadMonth {
   readonly sums: UsageSums
-  /** Tokens by key. */
+  /** Prompt and generated tokens by key. */
   readonly tokens: Map<string, number>
-  /** The inode: another server may have replaced the file. */
+  /** The file's inode, as another server may replace the file. */
   readonly ino: number
-  /** The lines before this place are in the sums. */
+  /** The position in bytes up to which the file is in the sums. */
   at: number
 }
 
 const tokensIn = (one: UsageSum): number => one.promptTokens + one.generatedTokens
 
 /**
- * Usage in a folder, which servers may share, a file for each month: a line for each request, written before its answer
- * ends, so that a crash loses none. What cannot be written, as on a full disk, waits as sums. A question reads what
- * was written since the last one, by whichever server.
+ * Usage in a folder, which servers may share, with a file per month and a line per request. A line is written before
+ * the answer ends, so that a crash loses none. Usage that cannot be written, such as on a full disk, waits as sums.
+ * Each query reads the lines that any server has written since the last one.
  */
 export class UsageJournal {
   readonly #months = new Map<string, ReadMonth>()
-  /** What is in no file yet. */
+  /** Usage that could not be written yet. */
   readonly #unwritten = new UsageSums()
-  /** Months whose files end with a whole line. */
+  /** Months whose files end with a complete line. */
   readonly #whole = new Set<string>()
 
-  /** @throws `invalid_configuration` where the folder cannot be used */
+  /** @throws `invalid_configuration` if the folder cannot be used */
   constructor(readonly folder: string) {
     ownFolder(folder, 'usage')
   }
 
-  /** @throws the file system's error; what could not be written is written with a later one. */
+  /** @throws the file system's error; usage that could not be written is written with a later request's */
   add(one: UsageSum): void {
     const month = monthOf(one.day)
-    // It also puts a file in the place of a pipe, to which nothing can be appended.
+    // Reading also shortens the file, and puts a file in the place of a pipe, to which nothing can be appended.
     if (!this.#months.has(month)) attempt(() => this.#read(month))
     this.#unwritten.add(one)
-    // The latest day first: an earlier month whose file cannot be written holds up no other.
+    // The latest day first, so that an earlier month whose file cannot be written holds up no other.
     for (const sum of this.#unwritten.all().toReversed()) {
       this.#append(monthOf(sum.day), sum)
       this.#unwritten.remove(sum)
@@ -120,7 +120,7 @@ export class UsageJournal {
     this.#whole.add(month)
   }
 
-  /** The sums of a month; what waits is apart. */
+  /** The sums of a month, followed by those that could not be written. */
   month(month: string): readonly UsageSum[] {
     return [...this.#read(month).sums.all(), ...this.#waiting(month)]
   }
@@ -136,7 +136,7 @@ export class UsageJournal {
     return this.#unwritten.all().filter((one) => monthOf(one.day) === month)
   }
 
-  /** The sums of days, both ends included, without those that cannot be read; `onProblem` is told why. */
+  /** The sums of days, `from` and `to` included, without unreadable months, whose errors `onProblem` gets. */
   days(from: string, to: string, onProblem: (error: unknown) => void): readonly UsageSum[] {
     const read = <T>(work: () => readonly T[]): readonly T[] => {
       try {
@@ -154,7 +154,7 @@ export class UsageJournal {
       .filter(({ day }) => day >= from && day <= to)
   }
 
-  /** What is known of a month and can be read now. What cannot is read at the next question. */
+  /** Reads the rest of a month's file. If that fails, the next query tries again. */
   #read(month: string): ReadMonth {
     const known = this.#months.get(month)
     return known ? attempt(() => this.#readNew(month, known), known) : this.#readNew(month)
@@ -164,7 +164,7 @@ export class UsageJournal {
     const file = this.#fileOf(month)
     const found = statSync(file, { throwIfNoEntry: false })
     const { size = 0, ino = 0 } = found ?? {}
-    // One that is gone may come back.
+    // A file that is gone may come back.
     const isNew = found !== undefined && (ino !== known?.ino || size < known.at)
     const empty = () => ({ sums: new UsageSums(), tokens: new Map<string, number>(), ino, at: 0 })
     const read = isNew ? empty() : (known ?? empty())
@@ -175,7 +175,7 @@ export class UsageJournal {
     return read
   }
 
-  /** Replaces a month's lines by their sums, where there is space for them, and no other server writes or does the same. */
+  /** Replaces a month's lines by their sums, if there is space and no other server writes the file or replaces it. */
   #shorten(month: string, { sums, ino, at }: ReadMonth): void {
     const file = this.#fileOf(month)
     const shorter = `${file}.new`
@@ -187,7 +187,7 @@ export class UsageJournal {
       renameSync(shorter, file)
       this.#whole.add(month)
     } catch {
-      // The longer file says the same.
+      // The longer file has the same content.
       rmSync(shorter, { recursive: true, force: true })
     }
   }
@@ -204,11 +204,11 @@ const isSum = (line: unknown): line is UsageSum =>
   typeof line['day'] === 'string' &&
   usageCounts.every((name) => typeof line[name] === 'number')
 
-/** Adds the lines behind those that were read, and returns their bytes. They are read in blocks: as one text they could be longer than texts may be. */
+/** Adds the lines from `at` on, and returns their bytes. Reads blocks, as a single text could become too long. */
 function addLines(file: string, { sums, tokens, at: from }: ReadMonth): number {
   const add = (line: string): boolean => {
     const one = parsedJson(line)
-    // Else it is the half of a line that a crash has left, or another program's.
+    // An incomplete line that a crash has left, or one of another program.
     if (!isSum(one)) return false
     sums.add(one)
     if (one.key !== null) tokens.set(one.key, (tokens.get(one.key) ?? 0) + tokensIn(one))
@@ -226,7 +226,7 @@ function addLines(file: string, { sums, tokens, at: from }: ReadMonth): number {
       for (const line of all.toString('utf8', 0, end).split('\n')) add(line)
       rest = all.subarray(end)
     }
-    // The half of a line may become a whole one.
+    // An incomplete line is read again later, as it may still be completed.
     return add(rest.toString('utf8')) ? bytes : bytes - rest.length
   } finally {
     closeSync(descriptor)

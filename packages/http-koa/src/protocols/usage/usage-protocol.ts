@@ -17,14 +17,14 @@ import { Reply, bindRoutes, get } from '../../routes/route.js'
 import type { Answer, QueryCallOf, Route } from '../../routes/route.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 
-/** Tenants that clients name by themselves and that are told apart; those of further ones are one sum. */
+/** The most tenants named by clients that are summed apart; all further ones are one sum. */
 const mostTenants = 1000
 
-/** Notes what each key uses, and refuses requests beyond a key's quota of the month. */
+/** Records the usage of each key, and refuses requests beyond a key's monthly quota. */
 export class UsageLedger implements RequestObserver {
-  /** Those that clients have named. */
+  /** The tenants that clients have named. */
   readonly #tenants = new Set<string>()
-  /** Whether the folder failed last, which is said once. */
+  /** Whether the folder's last use failed, which is logged once. */
   #isFailing = false
 
   constructor(
@@ -36,9 +36,9 @@ export class UsageLedger implements RequestObserver {
   /** @throws `rate_limited` when the key has used up its tokens of the month */
   onSubmit({ model, request }: ObservedRequest): RequestWatch {
     const key = requestScope.getStore()?.key
-    // One that goes on after a pause was checked and counted when it began.
+    // A request that continues another one was checked and counted when that one began.
     const isNew = request.continued === undefined
-    // The limit of the month is the same for what is generated and for what is embedded.
+    // The monthly quota is the same for generations and embeddings.
     if (isNew) this.onEmbed()
     let [promptTokens, cachedTokens, generatedTokens] = [0, 0, 0]
     return {
@@ -49,7 +49,7 @@ export class UsageLedger implements RequestObserver {
       },
       onEnd: (_now, error) => {
         const tenant = key?.tenant ?? this.#tenantOf(request)
-        // What goes on was noted as unfinished when it stopped.
+        // The request that this one continues was recorded as unfinished.
         const unfinished = (error === undefined ? 0 : 1) - (isNew ? 0 : 1)
         const counts = { promptTokens, cachedTokens, generatedTokens }
         const requests = isNew ? 1 : 0
@@ -72,7 +72,7 @@ export class UsageLedger implements RequestObserver {
     throw new CllmError('rate_limited', message, { details })
   }
 
-  /** Each input is a request, as each prompt of a completion is. */
+  /** Counts each input as a request, like each prompt of a completion. */
   onEmbedded({ model, tokens: promptTokens, error }: EmbeddedInput): void {
     const key = requestScope.getStore()?.key
     const counts = { unfinished: error ? 1 : 0, promptTokens, cachedTokens: 0, generatedTokens: 0 }
@@ -87,14 +87,14 @@ export class UsageLedger implements RequestObserver {
     })
   }
 
-  /** Without keys, clients choose it. */
+  /** The tenant on a server without keys, which the client has chosen. */
   #tenantOf({ tenant }: ObservedRequest['request']): string | null {
     if (tenant === undefined) return null
     if (this.#tenants.size < mostTenants) this.#tenants.add(tenant)
     return this.#tenants.has(tenant) ? tenant : null
   }
 
-  /** A full disk must not fail answers. */
+  /** Logs errors, as a full disk must not fail answers. */
   #safely<T>(work: () => T): T | undefined {
     try {
       return work()
@@ -157,7 +157,7 @@ function groupOf(name: string): UsageGroup {
   throw expectedField('by', `${usageGroups.join(', ')}, instead got "${name.slice(0, 64)}"`)
 }
 
-/** A cell of CSV. A name that a spreadsheet would take for a formula is made a text. */
+/** A cell of CSV. A name that a spreadsheet would take for a formula gets an apostrophe in front. */
 function cell(value: string | number | null): string {
   if (typeof value !== 'string') return String(value ?? '')
   const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value
@@ -165,8 +165,8 @@ function cell(value: string | number | null): string {
 }
 
 /**
- * Notes requests and tokens by day, key, tenant and model in a folder, and shows them to admins at
- * `GET /admin/usage`. Holds keys to their `tokensPerMonth`.
+ * Records requests and tokens by day, key, tenant and model in a folder, and shows them to admins at
+ * `GET /admin/usage`. Enforces the `tokensPerMonth` of keys.
  */
 export function usageProtocol({ folder }: { readonly folder: string }): KoaProtocol {
   const journal = new UsageJournal(folder)
@@ -177,7 +177,7 @@ export function usageProtocol({ folder }: { readonly folder: string }): KoaProto
   }
 }
 
-/** {@link usageProtocol} by its name. */
+/** {@link usageProtocol} as a definition. */
 export const usage = defineProtocol({
   name: 'usage',
   doc: 'Records the usage of each key, if a folder is set, and shows it at `/admin/usage`.',

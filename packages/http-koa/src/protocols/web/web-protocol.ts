@@ -11,11 +11,11 @@ import { gzip as gzipOf } from 'node:zlib'
 export interface WebProtocolOptions {
   /** The folder with the built page, `pageFolder` of `@cllm/web`; default: no page is served. */
   readonly page?: URL
-  /** What the page shows tabs for: protocols by name, and `keys`; default: all that the page has. */
+  /** The features for which the page shows tabs: names of protocols, and `keys`; default: all. */
   readonly features?: () => readonly string[]
 }
 
-/** Reads the files once, when the first one is asked for. */
+/** Returns the page's files, which are read at the first call. */
 type ReadFiles = () => Promise<ReadonlyMap<string, PageFile>>
 
 const policyOf = (scripts: string, connections: string): string =>
@@ -24,7 +24,7 @@ const policyOf = (scripts: string, connections: string): string =>
     `script-src ${scripts}`,
     `connect-src ${connections}`,
     "style-src 'self'",
-    "img-src 'self' data: blob:", // what is attached to a question
+    "img-src 'self' data: blob:", // images that are attached to a message
     'media-src blob:',
     "font-src 'self'",
     "worker-src 'self'",
@@ -33,10 +33,10 @@ const policyOf = (scripts: string, connections: string): string =>
     "frame-ancestors 'none'",
   ].join('; ')
 
-/** What a model says is shown in the page: nothing but the page's own files is loaded or run. */
+/** Only the page's own files are loaded and run, as the page shows text from models. */
 const pagePolicy = policyOf("'self'", "'self'")
 
-/** The lab's worker runs orders that are typed in, too. It has no page, and this leaves it no network. */
+/** The lab's worker also runs code that the user types. It has no access to the page, nor to the network. */
 const workerPolicy = policyOf("'self' 'unsafe-eval'", "'none'")
 
 const toPage = new Reply(undefined, { location: 'ui/' })
@@ -58,7 +58,7 @@ function lead(call: Call): Answer {
   return call.accepts('json', 'html') === 'html' ? toPage : undefined
 }
 
-/** The page's files are beside it only below a path that ends with a slash. */
+/** Redirects to a path with a slash at its end, as the page's files have relative URLs. */
 async function sendPage(call: Call, web: ReadFiles) {
   return call.path.endsWith('/') ? await send(call, web, 'index.html') : toPage
 }
@@ -83,7 +83,7 @@ async function send(call: Call, files: ReadFiles, name: string): Promise<Reply> 
   })
 }
 
-/** Reads the files of the page when they are first asked for. */
+/** Makes a function that reads the page's files at its first call. */
 function lazily(folder: URL, features?: () => readonly string[]): ReadFiles {
   let reading: Promise<ReadonlyMap<string, PageFile>> | undefined
   return async () => {
@@ -97,15 +97,15 @@ function lazily(folder: URL, features?: () => readonly string[]): ReadFiles {
 }
 
 /**
- * The web page at `/ui`, and at `/` for browsers. Its files need no key: the page asks for one and
- * sends it with what it asks the other protocols.
+ * The web page at `/ui`, and at `/` for browsers. Its files need no key: the page asks the user for one and
+ * sends it with its requests to the other protocols.
  */
 export function webProtocol({ page, features }: WebProtocolOptions = {}): KoaProtocol {
   if (page === undefined) return { name: 'web' }
   return { name: 'web', routes: bindRoutes(routes, lazily(page, features)) }
 }
 
-/** {@link webProtocol} by its name. */
+/** {@link webProtocol} as a definition. */
 export const web = defineProtocol({
   name: 'web',
   doc: 'The web page under `/ui`, and at `/` for browsers: chat, live view, lab, models, keys.',
@@ -123,15 +123,15 @@ export const web = defineProtocol({
 
 const gzip = promisify(gzipOf)
 
-/** A file of the page, as it is sent. */
+/** A file of the page, ready to be sent. */
 interface PageFile {
   /** Such as `text/html; charset=utf-8`. */
   readonly type: string
   readonly etag: string
   readonly plain: Buffer
-  /** Absent of what is compressed already. */
+  /** The compressed file; absent for types that are already compressed. */
   readonly gzip?: Buffer
-  /** Whether its name changes with its content, so that browsers may keep it for good. */
+  /** Whether its name changes with its content, so that browsers may cache it forever. */
   readonly isHashed: boolean
 }
 
@@ -147,8 +147,8 @@ const types: Readonly<Record<string, string>> = {
 const featureList = '<meta name="cllm-features" content="'
 
 /**
- * The files of a folder, by their paths in it. Files of other types are left out. `index.html` lists the server's
- * features, so that the page asks for nothing that this server lacks.
+ * Reads the files of a folder, by their paths in it. Files of unknown types are left out. `index.html` gets the list
+ * of the server's features, so that the page sends no requests that this server does not serve.
  */
 async function readPageFiles(
   folder: URL,
@@ -169,7 +169,7 @@ async function readPageFiles(
     const isHashed = name.startsWith('assets/')
     const file = { type, etag: `"${hash}"`, plain, isHashed }
     if (type.startsWith('font/')) return [[name, file]] as const
-    // Streams go on meanwhile.
+    // Asynchronous, so that streams go on meanwhile.
     return [[name, { ...file, gzip: await gzip(plain) }]] as const
   })
   return new Map((await Promise.all(files)).flat())
