@@ -1,15 +1,15 @@
 import { open, stat } from 'node:fs/promises'
 
-/** Bytes that are read first; a vocabulary of 150,000 tokens has some millions. */
+/** Bytes that are read at first; a vocabulary of 150,000 tokens takes a few million. */
 const firstBytes = 2 ** 20
-/** More than any vocabulary needs: a damaged length would have the whole file read into memory. */
+/** The most bytes of a head, more than any vocabulary needs: a damaged length could ask for the whole file. */
 const mostBytes = 2 ** 27
 
 /**
- * Reads the head of a GGUF file; of one that is split over several files, the tensors of all.
- * node-llama-cpp's reader makes a value of each token, which takes a second for some vocabularies.
+ * Reads the head of a GGUF file, with the tensors of all its parts if the model is split over several files.
+ * node-llama-cpp's reader creates a value for each token, which takes a second for some vocabularies.
  *
- * @throws Error with a `code` when it cannot be read, without one when it is no GGUF file
+ * @throws Error with a `code` if the file cannot be read, without one if it is no GGUF file
  */
 export async function readGgufFile(path: string): Promise<GgufHead> {
   const head = await readHead(path)
@@ -19,7 +19,7 @@ export async function readGgufFile(path: string): Promise<GgufHead> {
   return { ...head, tensors: [head, ...parts].flatMap(({ tensors }) => tensors) }
 }
 
-/** The files of a model: one, or as many as the name of its first says. */
+/** The files of a model: one, or the number that the name of its first file tells. */
 export function partsOf(path: string): string[] {
   const [, stem, count] = /^(.*)-\d{5}-of-(\d{5})\.gguf$/.exec(path) ?? []
   if (stem === undefined) return [path]
@@ -33,7 +33,7 @@ export function partsOf(path: string): string[] {
 async function readHead(path: string): Promise<GgufHead> {
   const found = await stat(path)
   if (!found.isFile()) {
-    // To open a pipe may take for ever.
+    // Opening a pipe may block for ever.
     const kind = found.isDirectory() ? 'folder' : 'pipe or a device'
     throw Object.assign(new Error(`expected a GGUF file, found a ${kind}`), { code: 'EISDIR' })
   }
@@ -60,7 +60,7 @@ async function readHead(path: string): Promise<GgufHead> {
   }
 }
 
-/** What `general.file_type` means, by its number. */
+/** The names of the numbers in `general.file_type`, in order. */
 const fileTypes =
   'F32 F16 Q4_0 Q4_1 Q4_1_SOME_F16 Q4_2 Q4_3 Q8_0 Q5_0 Q5_1 Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M ' +
   'Q6_K IQ2_XXS IQ2_XS Q2_K_S IQ3_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ3_M IQ2_S IQ2_M IQ4_XS IQ1_M BF16 Q4_0_4_4 ' +
@@ -71,9 +71,9 @@ export function quantizationOf(fileType: unknown): string {
   return fileTypes.split(' ')[Number(fileType)] ?? 'unknown'
 }
 
-/** What stands before the weights in a GGUF file. */
+/** The part of a GGUF file before the weights. */
 export interface GgufHead {
-  /** By the parts of its names; lists of texts, and long ones, are empty here. */
+  /** Nested by the parts of the names; lists of texts and long lists are left empty. */
   readonly metadata: Readonly<Record<string, unknown>>
   readonly tensors: readonly GgufTensorShape[]
 }
@@ -84,17 +84,17 @@ interface GgufTensorShape {
   readonly dimensions: readonly number[]
 }
 
-/** The bytes that are there do not reach to the end of the head. */
+/** The bytes read so far end before the head does. */
 class HeadGoesOn extends Error {}
 
 const magic = 'GGUF'
 const versions: readonly number[] = [2, 3]
-/** Lists of more elements than this are of tokens, not of layers. */
+/** Lists with more elements than this have one per token, not per layer, and are skipped. */
 const mostElements = 4096
 const listType = 9
 const textType = 8
 
-/** Bytes of each type of number, and how one is read. */
+/** For each type of number: its size in bytes, and how to read one. */
 const numbers: Readonly<Record<number, readonly [bytes: number, (at: DataView) => unknown]>> = {
   0: [1, (at) => at.getUint8(0)],
   1: [1, (at) => at.getInt8(0)],
@@ -110,14 +110,14 @@ const numbers: Readonly<Record<number, readonly [bytes: number, (at: DataView) =
 }
 
 /**
- * Reads the head of a GGUF file from its first bytes. Lists of tokens are passed over, which is a hundred
- * times faster than to read them.
+ * Reads the head of a GGUF file from its first bytes. Skips lists of tokens, which is a hundred times faster than
+ * reading them.
  *
- * @throws {@link HeadGoesOn} where there must be more of them, Error where it is no GGUF file
+ * @throws {@link HeadGoesOn} if more bytes are needed, Error if the file is no GGUF file
  */
 function parseGgufHead(bytes: Buffer): GgufHead {
   const reader = new HeadReader(bytes)
-  // What else it begins with may be a secret: a client names files for adapters.
+  // The error does not show what the file begins with, which may be a secret: clients choose files for adapters.
   const isGguf = reader.take(magic.length).toString('latin1') === magic
   if (!isGguf) throw new Error(`expected "${magic}" at its beginning`)
   const version = reader.integer()
@@ -136,13 +136,13 @@ function parseGgufHead(bytes: Buffer): GgufHead {
     const name = reader.text()
     const dimensions = Array.from({ length: reader.integer() }, () => reader.size())
     reader.integer() // its type
-    reader.size() // its place
+    reader.size() // its offset
     tensors.push({ name, dimensions })
   }
   return { metadata, tensors }
 }
 
-/** `a.b.c` is `c` in `b` in `a`, as far as these are no values themselves. */
+/** Puts the field `a.b.c` as `c` into `b` in `a`, unless `a` or `b` already has another value. */
 function put(metadata: Record<string, unknown>, name: string, value: unknown): void {
   const steps = name.split('.')
   let at = metadata
@@ -171,7 +171,7 @@ class HeadReader {
     return this.take(4).readUInt32LE()
   }
 
-  /** A count or a place, of 8 bytes. */
+  /** Reads a count or an offset of 8 bytes. */
   size(): number {
     const taken = this.take(8)
     return taken.readUInt32LE() + taken.readUInt32LE(4) * 2 ** 32

@@ -4,23 +4,23 @@ import type { PoolingType, RopeOptions } from '../llamacpp-options.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
-/** How a context is made. */
+/** Options of a new context. */
 export interface NativeContextOptions {
-  /** Cells of all sequences together. */
+  /** KV cells of all sequences together. */
   readonly contextSize: number
   readonly sequences: number
   readonly batchSize: number
-  /** Threads of its passes, at most. */
+  /** The most threads of its passes. */
   readonly threads: number
-  /** Those that it begins with; default: all. */
+  /** The threads that it begins with; default: all. */
   readonly startThreads?: number
   readonly flashAttention: boolean | 'auto'
   readonly kvCacheType: KvCacheType
   /** Computes embeddings; default false. */
   readonly embeddings?: boolean
-  /** Of embeddings; default: as the model says. */
+  /** How vectors are pooled into an embedding; default: as the model says. */
   readonly pooling?: PoolingType | undefined
-  /** Logits that one forward pass can give out; default: of each token. */
+  /** Outputs (rows of logits) that one forward pass has room for; default: one for each token. */
   readonly outputs?: number
   /** Tokens that are computed at once; default: `batchSize`. */
   readonly ubatchSize?: number
@@ -31,10 +31,10 @@ export interface NativeContextOptions {
   readonly poll?: number
 }
 
-/** Some tokens of one sequence in a forward pass. */
+/** The tokens of one sequence in a forward pass. */
 export interface SequenceRun {
   readonly sequence: number
-  /** Of the first token. */
+  /** The position of the first token. */
   readonly position: number
   readonly tokens: readonly number[]
   /** The positions whose logits are wanted. */
@@ -44,28 +44,27 @@ export interface SequenceRun {
 /** Vectors of one sequence, in place of tokens. */
 export interface VectorRun {
   readonly sequence: number
-  /** Of the first vector. */
+  /** The position of the first vector. */
   readonly position: number
   readonly count: number
-  /** One after the other. */
+  /** All vectors, concatenated. */
   readonly vectors: Float32Array
   readonly shape?: MediaShape | undefined
 }
 
 /**
- * llama.cpp's context: the KV cells of all sequences and the forward pass. A sequence id that it
- * does not have ends the process.
+ * llama.cpp's context: the KV cells of all sequences and the forward pass. An unknown sequence id ends the process.
  */
 export interface NativeContext {
-  /** Samplers of its own; only of a context whose logits cannot be had. */
+  /** Makes the context's own samplers; only present if the context does not expose its logits. */
   createSamplers?(vocabulary: Vocabulary): SamplerFactory
   /**
-   * A forward pass over tokens, which are copied at once. Resolves to false when it was aborted: what it has
-   * left in its sequences is to be removed.
+   * Computes a forward pass over tokens, which are copied before the call returns. Resolves to false if it was aborted:
+   * the caller must then remove what the pass has left in its sequences.
    */
   decodeBatch(runs: readonly SequenceRun[]): Promise<boolean>
   disposeSequence(sequence: number): void
-  /** False when the model's memory cannot forget a part. */
+  /** Returns false if the model's memory cannot remove a part. */
   removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean
   /** Copies cells now and their data at the next forward pass. */
   copySequenceStateFromOtherSequence(target: number, source: number): Promise<unknown>
@@ -74,77 +73,80 @@ export interface NativeContext {
   /** −1 when the sequence is empty. */
   getSequenceKvCacheMaxPosition(sequence: number): number
   /**
-   * For a context that was made for embeddings, of up to {@link LoadedModel.embeddingInputs} sequences.
-   * A model that compares texts gives one number.
-   * @param tokens - up to the end of the sequence's, in the batch
+   * The embedding of a sequence, in a context for embeddings with up to {@link LoadedModel.embeddingInputs} sequences.
+   * A reranker returns one number.
+   * @param tokens - the number of tokens in the batch up to the end of this sequence
    */
   getEmbedding(tokens: number, sequence: number): Float32Array
-  /** The vectors of this many tokens of the batch, from one on, where they are not made into one. */
+  /** The vectors of `count` tokens of the batch from index `first` on, if the context does not pool them. */
   getTokenEmbeddings?(first: number, count: number): Float32Array
   getThreads(): number
   dispose(): Promise<void>
 }
 
-/** An adapter in llama.cpp's memory; it is freed before its model. */
+/** An adapter in llama.cpp's memory; it must be freed before its model. */
 export interface NativeAdapter {
   free(): void
 }
 
-/** An adapter as forward passes apply it. */
+/** An adapter with the scale at which forward passes apply it. */
 export interface AppliedNativeAdapter {
   readonly adapter: NativeAdapter
   readonly scale: number
 }
 
-/** A context that gives its logits out. */
+/** A context that exposes its logits. */
 export interface LogitsContext extends NativeContext {
   /**
-   * The logits of the batch's token with this index, where llama.cpp has them: to be read before the
-   * next forward pass. Undefined when they were not asked for.
+   * The logits of the batch's token with this index, in llama.cpp's own memory: read them before the next forward pass.
+   * Undefined if they were not asked for.
    */
   logits(batchIndex: number): Float32Array | undefined
-  /** The length of the vectors that it takes in place of tokens. */
+  /** The length of the vectors that the context takes in place of tokens. */
   readonly vectorSize: number
-  /** A forward pass over vectors, in place of tokens, none of whose logits are wanted. */
+  /** Computes a forward pass over vectors instead of tokens, without logits. */
   decodeVectors(run: VectorRun): Promise<boolean>
-  /** Where these logits are in the memory of this process. */
+  /** The address of these logits in the memory of this process. */
   logitsAddress(batchIndex: number): bigint | undefined
-  /** Whether it keeps what it has computed; one that does not has embeddings only. */
+  /** Whether the context has KV memory; without it, only embeddings are possible. */
   hasMemory(): boolean
-  /** Threads of the forward passes from now on, up to as many as the context was made with. */
+  /** Sets the threads of the next forward passes, at most as many as the context was made with. */
   setThreads(threads: number): void
   /**
-   * Whether the forward pass under way is to end, and any other one while this holds: as far as the CPU
-   * computes it.
+   * Sets whether forward passes end early: the one that is running, and all others until it is set to false. Only stops
+   * what the CPU computes.
    */
   setAborting(isAborting: boolean): void
-  /** The adapters of the forward passes from now on; freed ones must not be among them. */
+  /** Sets the adapters of the next forward passes; none of them may have been freed. */
   setAdapters(adapters: readonly AppliedNativeAdapter[]): void
-  /** Whether positions can be changed: see `shiftSequence`. */
+  /** Whether tokens can be moved to other positions with {@link shiftSequence}. */
   canShift(): boolean
-  /** Moves the tokens of a sequence from position `from` on by `by` positions, to where none is. */
+  /** Moves the tokens of a sequence from position `from` on by `by` positions, to free positions. */
   shiftSequence(sequence: number, from: number, by: number): void
-  /** What a sequence holds, or what no cut brings back; undefined where there is no memory for it. */
+  /**
+   * Saves a sequence's state; undefined if there is no memory for it.
+   * @param partial - saves only the part that cannot be restored by removing cells, such as a recurrent state
+   */
   saveSequence(
     sequence: number,
     partial: boolean,
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined>
-  /** Puts it back; false where llama.cpp refuses it. Other bytes than were saved may end the process. */
+  /** Restores a saved state; false if llama.cpp refuses it. Bytes that were changed since may end the process. */
   restoreSequence(sequence: number, state: Uint8Array, partial: boolean): Promise<boolean>
 }
 
-/** Whether a context gives its logits out. */
+/** Whether a context exposes its logits. */
 export const givesLogits = (context: NativeContext): context is LogitsContext => 'logits' in context
 
 /**
- * Calls of llama.cpp that other threads make: what they use must not be freed before they have returned, or
- * the process ends.
+ * Tracks llama.cpp's functions that run on other threads: if the memory they use is freed before they return, the
+ * process ends.
  */
 export class NativeCalls {
   readonly #calls = new Set<Promise<unknown>>()
 
-  /** Waits for calls that have begun, as {@link ended} does. */
+  /** Tracks a call until it ends, so that {@link ended} waits for it. */
   async during<T>(call: Promise<T>): Promise<T> {
     this.#calls.add(call)
     try {
@@ -154,22 +156,21 @@ export class NativeCalls {
     }
   }
 
-  /** Resolves when those that have begun are over, however they end. */
+  /** Resolves when all calls that have begun are over, whether they fail or not. */
   async ended(): Promise<void> {
     await Promise.allSettled(this.#calls)
   }
 }
 
 /**
- * The contexts of a model, and what else is being made of it. They use the model's memory: it is freed when
- * they are gone.
+ * The contexts of a model, and other work that uses the model's memory, which may only be freed after all of them.
  */
 export class ModelContexts<Context extends { dispose(): Promise<void> }> {
   readonly #calls = new NativeCalls()
   readonly #contexts = new Set<Context>()
   #ended: Promise<void> | undefined
 
-  /** Makes a context; undefined where it cannot be had. */
+  /** Makes a context, and keeps it until {@link dispose}; undefined if it cannot be made. */
   async add(make: () => Promise<Context | undefined>): Promise<Context | undefined> {
     return await this.during(async () => {
       const context = await make()
@@ -178,13 +179,13 @@ export class ModelContexts<Context extends { dispose(): Promise<void> }> {
     })
   }
 
-  /** Makes something that needs no end of its own; {@link dispose} waits for it. */
+  /** Runs other work on the model, which needs no cleanup; {@link dispose} waits for it. */
   async during<T>(make: () => Promise<T>): Promise<T> {
     if (this.#ended !== undefined) throw new Error('the model was disposed of')
     return await this.#calls.during(make())
   }
 
-  /** Ends them all; from here on none is made. */
+  /** Disposes of all contexts; from here on no other can be made. */
   async dispose(): Promise<void> {
     await (this.#ended ??= this.#end())
   }

@@ -1,18 +1,18 @@
-/** How a text and one that it is compared with are put together. */
+/** How a reranker's two texts are joined: a query, and a document that is compared with it. */
 export interface NativePairFormat {
-  /** Tokens between them. */
+  /** Tokens between the texts. */
   readonly between: readonly number[]
-  /** Tokens behind both. */
+  /** Tokens behind both texts. */
   readonly after: readonly number[]
-  /** A text with `{query}` and `{document}` instead, where the model has one. */
+  /** A text with `{query}` and `{document}` to use instead, if the model has one. */
   readonly template: string | undefined
 }
 
-/** The parts of llama.cpp's model used here. An id outside the vocabulary ends the process. */
+/** The functions of llama.cpp's model that are used here. A token id outside the vocabulary ends the process. */
 export interface NativeModel {
   /** Adds neither a begin nor an end token. */
   tokenize(text: string, special: boolean): Uint32Array
-  /** Bytes that are no UTF-8 become U+FFFD. */
+  /** Bytes that are not valid UTF-8 become U+FFFD. */
   detokenize(tokens: Uint32Array, special?: boolean): string
   getTokenString(token: number): string
   getTokenAttributes(token: number): number
@@ -23,15 +23,15 @@ export interface NativeModel {
   tokenBos(): number
   /** −1 when there is none. */
   tokenEos(): number
-  /** The marks of gaps; −1 when there is none. */
+  /** The tokens that mark the parts of a fill-in-the-middle prompt; −1 when there is none. */
   prefixToken(): number
   suffixToken(): number
   middleToken(): number
-  /** Of models that compare texts; the addon cannot tell. */
+  /** How a reranker's texts are joined; the addon cannot tell. */
   pairFormat?(): NativePairFormat
-  /** Tokens that sliding-window layers look back, 0: none has a window. The addon cannot tell. */
+  /** The number of tokens that sliding-window layers look back; 0: no layer has a window. The addon cannot tell. */
   slidingWindow?(): number
-  /** Whether layers keep a state, from which no token can be taken off. The addon cannot tell. */
+  /** Whether layers keep a recurrent state, from which no token can be removed. The addon cannot tell. */
   isRecurrent?(): boolean
   getTrainContextSize(): number
   getTotalParameters(): number

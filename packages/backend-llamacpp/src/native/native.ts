@@ -7,7 +7,7 @@ import type {
 } from './native-context.js'
 import type { NativeModel } from './native-model.js'
 
-/** Where llama.cpp computes. */
+/** The kinds of GPUs that llama.cpp can compute on here. */
 export type GpuKind = 'metal' | 'cuda' | 'vulkan'
 
 /** Free memory in bytes. */
@@ -19,49 +19,49 @@ export interface FreeMemory {
   readonly unified: boolean
 }
 
-/** How much of a model GPUs compute. */
+/** How much of a model is computed on GPUs. */
 export type GpuShare = 'none' | 'some' | 'all'
 
 /** A model in memory. */
 export interface LoadedModel {
   readonly native: NativeModel
-  /** How many tokens the file has. */
+  /** The number of tokens in the file's vocabulary. */
   readonly vocabularySize: number
   readonly chatTemplate: string | undefined
   /** Layers on the GPU. */
   readonly gpuLayers: number
   readonly onGpu: GpuShare
-  /** Inputs that one pass of embeddings takes. */
+  /** The most inputs in one pass of embeddings. */
   readonly embeddingInputs: number
-  /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */
+  /** Undefined if the memory cannot be allocated, or the KV type needs flash attention and that is missing. */
   createContext(options: NativeContextOptions): Promise<NativeContext | undefined>
-  /** Reads an adapter; undefined when llama.cpp cannot, and its log says why. */
+  /** Reads an adapter; undefined if llama.cpp cannot: its log says why. */
   loadAdapter?(this: void, path: string): Promise<NativeAdapter | undefined>
   dispose(): Promise<void>
 }
 
-/** A model whose contexts give their logits out. */
+/** A model whose contexts expose their logits. */
 export interface LogitsModel extends LoadedModel {
   createContext(options: NativeContextOptions): Promise<LogitsContext | undefined>
   loadAdapter(this: void, path: string): Promise<NativeAdapter | undefined>
 }
 
-/** The setting of the way to llama.cpp. */
+/** The `native` setting: how llama.cpp is called. */
 export type NativePath = CheckedLlamaCppOptions['native']
 
-/** A way to llama.cpp: the C API of its libraries, or node-llama-cpp's addon. */
+/** A way to call llama.cpp: through the C API of its libraries, or node-llama-cpp's addon. */
 export interface NativeDoor {
-  /** What computes: the library that was built on this machine, node-llama-cpp's, or its addon. */
+  /** The code that computes: the library that was built on this machine, node-llama-cpp's library, or its addon. */
   readonly name: 'built' | 'prebuilt' | 'addon'
-  /** Whether slots can share their cells, and passes have room for fewer logits than tokens. */
+  /** Whether slots can share their cells, and a pass can have room for fewer outputs than tokens. */
   readonly isFull: boolean
-  /** @throws CllmError `invalid_configuration` that names options which this way does not have */
+  /** @throws CllmError `invalid_configuration` that names the options that this way does not support */
   check(options: CheckedLlamaCppOptions): void
-  /** @throws what llama.cpp says in its log, or an Error that points there */
+  /** @throws Error with the reason from llama.cpp's log, or one that points to the log */
   loadModel(options: LoadModelOptions): Promise<LoadedModel>
 }
 
-/** How a model is loaded. */
+/** Options of {@link NativeDoor.loadModel}. */
 export interface LoadModelOptions {
   readonly modelPath: string
   /** `auto` leaves room for `contextSize` cells. */
@@ -72,13 +72,13 @@ export interface LoadModelOptions {
   /** Loads even when the memory does not seem to suffice; default false. */
   readonly ignoreMemory?: boolean
   readonly placement?: PlacementOptions
-  /** Bytes of the GPUs that `auto` leaves to another process; default 0. */
+  /** Bytes of the GPUs' memory that `auto` leaves free for another process; default 0. */
   readonly gpuReserve?: number
 }
 
 /** A compiled chat template. */
 export interface JinjaTemplate {
-  /** Throws where the template refuses the values. */
+  /** Throws if the template refuses the values. */
   render(values: Record<string, unknown>): string
 }
 
@@ -90,13 +90,13 @@ export interface LlamaRuntime {
   freeMemory(): Promise<FreeMemory>
   /** The names of the GPUs. */
   gpuNames(): Promise<readonly string[]>
-  /** Compiles a template with llama.cpp's own Jinja. Throws when it is none. */
+  /** Compiles a template with llama.cpp's own Jinja. Throws if it is no valid template. */
   compileJinja(source: string): JinjaTemplate
   /**
-   * Opens a way to llama.cpp: the addon where the C API cannot be used, with a warning.
+   * Opens a way to call llama.cpp. If the C API cannot be used, falls back to the addon with a warning.
    *
-   * @param library - one that was built on this machine, for the C API where there is no GPU; default:
-   * node-llama-cpp's, also where this one cannot be used, with a warning
+   * @param library - a library that was built on this machine, for the C API without a GPU; if it cannot be used, falls
+   * back to node-llama-cpp's with a warning; default: node-llama-cpp's
    */
   openDoor(path: NativePath, library?: string): Promise<NativeDoor>
 }

@@ -1,4 +1,4 @@
-/** What is used of node-llama-cpp, loaded where it is needed; bundled, so that users do not install the rest of it. */
+/** The used part of node-llama-cpp, loaded on demand; it is bundled, so that users need not install the rest. */
 export {
   GgufInsights,
   Llama,

@@ -14,27 +14,27 @@ import {
 
 type GpuSetting = 'auto' | 'off' | GpuKind
 
-/** llama.cpp is opened once per process; what could not be opened is tried again. */
+/** llama.cpp is opened once per process and setting; failures are retried at the next call. */
 const opened = new Map<string, Promise<OpenedLlama>>()
-/** What llama.cpp calls errors when it was asked to end a forward pass: status 1, result 2. */
+/** What llama.cpp logs as errors after it was asked to abort a forward pass: status 1, result 2. */
 const ofAborted = /compute.* failed with error 1$|compute status: 1$|failed to decode, ret = 2$/
 
-/** How llama.cpp says why it cannot load a model. */
+/** llama.cpp's log line with the reason why it cannot load a model. */
 const ofLoad = /error loading model: (.+)$/
-/** Its lines come from other threads: turns of the event loop after which none is to be expected. */
+/** Turns of the event loop to wait for a log line, as these come from other threads. */
 const turnsOfLog = 20
 
 let logger: Logger = silentLogger
-/** Why the model could not be loaded that was tried last, first of all. */
+/** The logged reasons why the last model could not be loaded, the first one first. */
 const reasons: string[] = []
 
 /**
- * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded. It stays open as
- * long as the process lives, and its log goes to the logger that came last.
+ * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded. It stays open as long as the process
+ * lives, and logs to the logger of the latest call.
  *
- * @param folder - with packages of libraries for GPUs, as `cllm gpu add` fetches them
- * @throws CllmError `invalid_configuration` when there is no binary for this GPU or machine,
- * `internal` when the addon lacks an export that is used here.
+ * @param folder - a folder with the packages of libraries for GPUs that `cllm gpu add` fetched
+ * @throws CllmError `invalid_configuration` if there is no binary for this GPU or machine, `internal` if the addon
+ * lacks an export that is used here.
  */
 export async function openLlama(
   gpu: GpuSetting,
@@ -53,12 +53,12 @@ export async function openLlama(
     openDoor: async (path, library) =>
       path === 'addon'
         ? addonDoor(llama)
-        : // A library that was built here computes on the CPU alone.
+        : // A library that was built on this machine computes on the CPU only.
           await openFfiDoor(llama, llama.gpu === false ? library : undefined),
   }
 }
 
-/** Opens it for the GPU that is asked for, or the first that works here, or the CPU. */
+/** Opens llama.cpp for the GPU of the setting; with `auto` for the first kind that works here, or else the CPU. */
 async function openFirst(
   gpu: GpuSetting,
   kinds: readonly GpuKind[],
@@ -80,11 +80,11 @@ async function openFirst(
   return await openForCpu(log)
 }
 
-/** The C API of llama.cpp, or the addon where it cannot be used, as where koffi has no binary. */
+/** Opens the C API of llama.cpp, or the addon if that cannot be used, such as if koffi has no binary. */
 async function openFfiDoor(runtime: OpenedLlama, library?: string): Promise<NativeDoor> {
   let door: FfiDoor
   try {
-    // Not at the top: where koffi's binary is missing it throws while it is imported.
+    // Imported here, as koffi throws at its import if its binary is missing.
     const { ffiDoor } = await import('./ffi/ffi-door.js')
     door = ffiDoor(logger, library)
   } catch (error) {
@@ -120,8 +120,8 @@ function log(isError: boolean, message: string): void {
 }
 
 /**
- * What would compute with this `gpu` setting: the kind of GPU, or false for the CPU.
- * @throws CllmError `invalid_configuration` when there is no such GPU here
+ * What computes with this `gpu` setting: the kind of GPU, or false for the CPU.
+ * @throws CllmError `invalid_configuration` if there is no such GPU here
  */
 export async function gpuInUse(
   gpu: GpuSetting,
@@ -131,17 +131,17 @@ export async function gpuInUse(
   return (await openLlama(gpu, logger, folder)).gpu
 }
 
-/** The GPUs that would compute. */
+/** The GPUs that compute with a `gpu` setting. */
 export interface GpuDevices {
   readonly kind: GpuKind
   readonly names: readonly string[]
-  /** Bytes that are free on all of them together, and of the machine. */
+  /** The free memory of all these GPUs together, and of the machine. */
   readonly free: FreeMemory
 }
 
 /**
  * The GPUs with this `gpu` setting, and their free memory; undefined: the CPU computes.
- * @throws CllmError `invalid_configuration` when there is no such GPU here
+ * @throws CllmError `invalid_configuration` if there is no such GPU here
  */
 export async function gpuDevices(
   gpu: GpuSetting,

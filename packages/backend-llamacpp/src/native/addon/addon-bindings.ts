@@ -6,7 +6,7 @@ import type { NativeContext, NativeContextOptions } from '../native-context.js'
 /** A complete configuration: omitted settings are off. */
 export interface NativeSamplerConfig {
   temperature: number
-  /** Left out: off. 0 would sort the whole vocabulary. */
+  /** Undefined: off. 0 would sort the whole vocabulary. */
   topK?: number
   topP?: number
   minP?: number
@@ -22,7 +22,7 @@ export interface NativeSamplerConfig {
   tokenBiasValues?: Float32Array
 }
 
-/** The addon's sampler chain. It holds 12 bytes per vocabulary entry for good, so it is reused. */
+/** The addon's sampler chain. It keeps 12 bytes per vocabulary entry for good, so it is reused. */
 export interface NativeSampler {
   applyConfig(config: NativeSamplerConfig): void
   dispose(): void
@@ -37,7 +37,7 @@ export type NativeLogits = readonly [
   weight: number | undefined,
 ]
 
-/** Whose logits are wanted, and how many of the largest. */
+/** The tokens whose logits are wanted, and how many of the largest logits. */
 export type WantedLogits = readonly [
   tokens: readonly number[],
   largest: boolean,
@@ -46,13 +46,13 @@ export type WantedLogits = readonly [
   count: number,
 ]
 
-/** A context of the addon, which draws with samplers of its own. */
+/** A context of the addon, which draws with its own samplers. */
 export interface AddonContext extends NativeContext {
   /** Draws from the logits of the batch's token with this index; −1 when it has none. */
   sampleToken(batchIndex: number, sampler: NativeSampler): Promise<number>
   /**
-   * The same, with logits as the sampler's chain leaves them: `[token, , , pairs of id and logit,
-   * weight]`, the weight being Σ exp(logit − largest logit).
+   * The same, with logits as the sampler's chain leaves them: `[token, , , pairs of id and logit, weight]`, where the
+   * weight is Σ exp(logit − largest logit).
    */
   sampleToken(
     batchIndex: number,
@@ -70,7 +70,7 @@ export interface AddonModel extends LoadedModel {
   createContext(options: NativeContextOptions): Promise<AddonContext | undefined>
 }
 
-/** The addon's context, as it is. */
+/** The addon's context as it comes, before it is adapted to {@link AddonContext}. */
 export interface BoundContext extends Omit<AddonContext, 'decodeBatch'> {
   init(): Promise<boolean>
   initBatch(tokens: number): void
@@ -122,7 +122,7 @@ function checkMethods(owner: string, value: unknown, names: readonly string[]): 
   }
 }
 
-/** The error where the installed node-llama-cpp lacks something. */
+/** The error if the installed node-llama-cpp lacks something. */
 export function changed(what: string): CllmError {
   return new CllmError(
     'internal',

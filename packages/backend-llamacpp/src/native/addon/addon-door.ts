@@ -14,7 +14,7 @@ import type { NativeModel } from '../native-model.js'
 import type { LlamaModel } from '../node-llama-cpp.js'
 import type { OpenedLlama } from '../open/opened-llama.js'
 
-/** The way to llama.cpp through node-llama-cpp's addon, which draws with samplers of its own. */
+/** Calls llama.cpp through node-llama-cpp's addon, which draws with its own samplers. */
 export function addonDoor(runtime: OpenedLlama): NativeDoor & {
   loadModel(options: LoadModelOptions): Promise<AddonModel>
 } {
@@ -26,7 +26,7 @@ export function addonDoor(runtime: OpenedLlama): NativeDoor & {
   }
 }
 
-/** Options that the addon does not have would give other answers without it, or fail later. */
+/** Refuses options that the addon does not support: ignored, they would change answers or fail later. */
 function check(options: CheckedLlamaCppOptions): void {
   const names = unknownToAddon(options)
   if (names.length === 0) return
@@ -56,7 +56,7 @@ async function loadAddonModel(
     chatTemplate: tokenizer?.chat_template,
     gpuLayers: model.gpuLayers,
     onGpu: model.gpuLayers === 0 ? 'none' : 'some',
-    // of several sequences it gives out the embedding of one
+    // for several sequences the addon returns only one embedding
     embeddingInputs: 1,
     createSampler: () => new bindings.AddonSampler(native),
     createContext: async (options) =>
@@ -98,8 +98,8 @@ async function createContext(
 }
 
 /**
- * A context of the addon as the others are. The addon takes typed arrays, and outputs as indexes; a decode that
- * does not throw gives nothing; and it frees a context under the threads that compute with it.
+ * Adapts a context of the addon. The addon takes typed arrays, and outputs as indexes; its decode returns nothing; and
+ * it would free a context while other threads compute with it.
  */
 function asNativeContext(context: BoundContext): AddonContext {
   const calls = new NativeCalls()

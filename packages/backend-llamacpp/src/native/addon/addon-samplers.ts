@@ -33,9 +33,9 @@ class PooledSampler {
 
   constructor(readonly native: NativeSampler) {}
 
-  /** Configures for one draw: with the same configuration the same draw, however often. */
+  /** Configures the sampler for one draw, such that the same configuration always draws the same token. */
   apply(config: NativeSamplerConfig): void {
-    // llama.cpp goes on in its random sequence when the seed is the one that it has
+    // with an unchanged seed, llama.cpp would continue its random sequence
     if (config.temperature > 0 && config.seed === this.#seed) {
       this.native.applyConfig({ ...config, seed: (config.seed ^ 1) >>> 0 })
     }
@@ -44,13 +44,12 @@ class PooledSampler {
   }
 }
 
-/** So far up that the token is the likeliest one, and small enough for a float32 to keep 4 digits. */
+/** Added to a token's logit: enough to make it the likeliest, and small enough for a float32 to keep 4 digits. */
 const lift = 512
 
 /**
- * Samplers of node-llama-cpp's addon, which draws on a thread of its own. They are used again: each keeps a
- * list as long as the vocabulary (1.8 MB at 150,000 entries) that is not given back for a long time after it
- * was disposed of.
+ * Samplers of node-llama-cpp's addon, which draws on its own thread. They are reused, as each keeps a list as long as
+ * the vocabulary (1.8 MB at 150,000 entries) that is only freed long after the sampler was disposed of.
  */
 export class AddonSamplers implements SamplerFactory {
   readonly seesLogits = false
@@ -83,10 +82,10 @@ export class AddonSamplers implements SamplerFactory {
   }
 
   /**
-   * The model's own distribution, read by a sampler that changes nothing, on the logits of a token that
-   * another sampler has drawn. Asking the drawing sampler would give what is left after temperature and
-   * cuts, and would sort the whole vocabulary.
-   * @param index - of the drawn token's logits in the batch
+   * The log probabilities in the model's own distribution, for a token that another sampler has drawn. They are read by
+   * a sampler that changes nothing: the drawing sampler would return them after temperature and truncation, and sort
+   * the whole vocabulary.
+   * @param index - the index of the drawn token's logits in the batch
    */
   async logprobs(index: number, token: TokenId, count: number): Promise<OutputLogprobs> {
     const { likeliest, largest, weight } = await this.#largest(index, { temperature: 0, seed: 0 })
@@ -101,7 +100,7 @@ export class AddonSamplers implements SamplerFactory {
     }
   }
 
-  /** The logit of any token: with a bias that makes it the largest. */
+  /** The logit of any token, found by a bias that makes it the largest. */
   async #logitOf(index: number, token: TokenId): Promise<number> {
     const bias = biased(new Map([[token, lift]]))
     const { largest: lifted } = await this.#largest(index, { temperature: 0, seed: 0, ...bias })
@@ -137,7 +136,7 @@ export class AddonSamplers implements SamplerFactory {
   }
 }
 
-/** Ids with logits; the list may have one twice. */
+/** The ids with their logits, without duplicates. */
 function pairsOf([, , , logits = []]: NativeLogits): TokenLogprob[] {
   const found = new Map<TokenId, number>()
   for (let at = 0; at + 1 < logits.length; at += 2) found.set(logits[at]!, logits[at + 1]!)
@@ -159,10 +158,10 @@ class AddonSampler extends TokenSampler {
   readonly #isRandom: boolean
   /** The sequence's tokens; only kept for penalties. */
   readonly #history: TokenId[] | undefined
-  /** How many of them penalties look at. */
+  /** The number of last tokens to which penalties apply. */
   readonly #window: number
   readonly #constraint: ConstraintTrack | undefined
-  /** Whether draws differ in their configuration. */
+  /** Whether the configuration changes from draw to draw. */
   readonly #changes: boolean
 
   constructor(
@@ -216,7 +215,7 @@ class AddonSampler extends TokenSampler {
     this.#pooled = undefined
   }
 
-  /** The biases where a grammar holds: it forbids all tokens but those of the mask. */
+  /** The biases while a grammar applies: they forbid all tokens that are not in the mask. */
   #limits(mask: Uint32Array): Partial<NativeSamplerConfig> {
     if (mask.every((word) => word === 0)) throw noneAllowed()
     const { vocabulary } = this.samplers

@@ -2,7 +2,7 @@ import { attempt } from '@cllm/core'
 import { z } from 'zod'
 import { llamaVersion, nodeLlamaCppVersion } from '../native.js'
 
-/** How the library's threads work: on OpenMP, or on llama.cpp's own (`plain`). */
+/** The library's threads: OpenMP's, or llama.cpp's own (`plain`). */
 export const variants = ['plain', 'openmp'] as const
 
 /** A way to build the library. */
@@ -10,19 +10,19 @@ export type Variant = (typeof variants)[number]
 
 const candidate = z.enum([...variants, 'prebuilt'])
 
-/** What is measured: the libraries that were built, and node-llama-cpp's. */
+/** The libraries that are measured: the built variants, and node-llama-cpp's. */
 export type Candidate = z.infer<typeof candidate>
 
-/** Sequences that decode side by side in the measurement. */
+/** The numbers of sequences that decode at once in the measurement. */
 export const measuredWidths = [1, 8, 16] as const
 
 const rate = z.number().positive()
 
 /** Checks {@link Figures}. */
 export const figuresSchema = z.object({
-  /** Of one prompt. */
+  /** Tokens per second of one prompt. */
   prefill: rate,
-  /** Of all sequences together, in the order of {@link measuredWidths}. */
+  /** Tokens per second of all sequences together, in the order of {@link measuredWidths}. */
   decode: z.tuple([rate, rate, rate]),
 })
 
@@ -35,29 +35,29 @@ export const machineSchema = z.object({
   arch: z.string(),
   /** The CPU's name. */
   cpu: z.string(),
-  /** The instructions that it has, as the operating system names them; empty where it does not. */
+  /** The CPU's instruction sets, by the operating system's names; empty if it does not tell them. */
   features: z.array(z.string()),
 })
 
-/** What decides whether a library runs. */
+/** The properties of a machine that decide whether a library runs on it. */
 export type Machine = z.infer<typeof machineSchema>
 
-/** What is kept beside a library. */
+/** Checks {@link BuildInfo}. */
 export const buildInfoSchema = z.object({
-  /** The form of this text. */
+  /** The version of this format. */
   schema: z.literal(1),
-  /** The library's file; null where the prebuilt library was the fastest. */
+  /** The library's file; null if the prebuilt library was the fastest. */
   library: z.string().nullable(),
-  /** The file of the library for images; builds of earlier versions have none. */
+  /** The file of the library for images and sounds; builds of earlier versions have none. */
   media: z.string().optional(),
-  /** How long the first is; builds of earlier versions do not say. */
+  /** The length of `library` in bytes; missing in builds of earlier versions. */
   libraryBytes: z.int().min(1).optional(),
   fastest: candidate,
   llamaVersion: z.string(),
   nodeLlamaCppVersion: z.string(),
   machine: machineSchema,
   compiler: z.string(),
-  /** Of the files that compute. */
+  /** The compiler flags of ggml's files, which do the computing. */
   flags: z.string(),
   /** ISO 8601. */
   builtAt: z.iso.datetime(),
@@ -68,24 +68,24 @@ export const buildInfoSchema = z.object({
   }),
 })
 
-/** What is kept beside a library: what it was built from and for, and how fast it was. */
+/** The description that is kept beside a library: its versions, its machine, and its speed. */
 export type BuildInfo = z.infer<typeof buildInfoSchema>
 
-/** The text as a {@link BuildInfo}; undefined when it is none. */
+/** Parses a {@link BuildInfo}; undefined if the text is not valid. */
 export function parseBuildInfo(text: string): BuildInfo | undefined {
   return attempt(() => buildInfoSchema.safeParse(JSON.parse(text)).data)
 }
 
-/** A library that was built is used from this gain on: less is within what measurements differ by. */
+/** The gain from which on a built library is used: smaller gains are within the noise of measurements. */
 const leastGain = 1.01
 
-/** How many times as fast as another, over prefill and all widths: the geometric mean. */
+/** How many times as fast one library is as another: the geometric mean over prefill and all widths. */
 export function gainOver(figures: Figures, other: Figures): number {
   const ratios = rates(figures).map((rate, index) => rate / rates(other)[index]!)
   return Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length)
 }
 
-/** The fastest of those that were measured. */
+/** The fastest of the measured libraries. */
 export function fastestOf(
   figures: Readonly<Partial<Record<Candidate, Figures>>> & { readonly prebuilt: Figures },
 ): Candidate {
@@ -104,12 +104,12 @@ function rates({ prefill, decode }: Figures): number[] {
   return [prefill, ...decode]
 }
 
-/** The versions that a library is built from now. */
+/** The versions that libraries are built from now. */
 export const currentVersions = { llamaVersion, nodeLlamaCppVersion } as const
 
 /**
- * Why a library must not be loaded here; undefined when it may be. One with instructions that the CPU
- * lacks would end the process.
+ * Why a library must not be loaded here; undefined: it may be loaded. A library with instructions that the CPU lacks
+ * would end the process.
  */
 export function incompatibility(info: BuildInfo, machine: Machine): string | undefined {
   const { platform, arch, cpu, features } = info.machine

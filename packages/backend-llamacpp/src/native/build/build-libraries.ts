@@ -23,20 +23,20 @@ import {
 import { nodeLlamaCppVersion } from '../native.js'
 import { versionIn } from '../open/binaries.js'
 
-/** How libraries are built. */
+/** Options of {@link buildLibraries}. */
 export interface BuildOptions {
   /** An empty folder to build in; it takes up to 300 MB. */
   readonly folder: string
   readonly variants: readonly Variant[]
-  /** The file with llama.cpp's source, as a git bundle; it may be fetched into the folder. */
+  /** Returns the file with llama.cpp's source, a git bundle; may fetch it into `folder`. */
   readonly source: (folder: string, signal: AbortSignal) => Promise<string>
-  /** Files to compile at once. */
+  /** The number of files to compile at once. */
   readonly jobs: number
-  /** As Node.js names it. */
+  /** Node.js's name of the operating system. */
   readonly platform: string
   readonly run: RunProgram
   readonly signal: AbortSignal
-  /** Is told how far it is. */
+  /** Called with the build's progress. */
   readonly onProgress: (progress: BuildProgress) => void
 }
 
@@ -44,16 +44,15 @@ export interface BuildOptions {
 export interface BuiltLibrary {
   readonly variant: Variant
   readonly file: string
-  /** The library for images. */
+  /** The library for images and sounds. */
   readonly media: string
   readonly compiler: string
-  /** Of the files that compute. */
+  /** The compiler flags of ggml's files, which do the computing. */
   readonly flags: string
 }
 
 /**
- * Builds llama.cpp from its source, for this CPU. A variant that the
- * compiler does not have is left out.
+ * Builds llama.cpp from its source, for this CPU. Leaves out a variant that the compiler does not support.
  * @throws CllmError `native_build_failed`, or the signal's reason
  */
 export async function buildLibraries(options: BuildOptions): Promise<BuiltLibrary[]> {
@@ -68,8 +67,8 @@ export async function buildLibraries(options: BuildOptions): Promise<BuiltLibrar
 }
 
 /**
- * Builds the library for images and sounds alone, for every CPU of this kind (x86-64: since AVX2).
- * @returns its file
+ * Builds only the library for images and sounds, for every CPU of this kind (x86-64: since AVX2).
+ * @returns the library's file
  * @throws CllmError `native_build_failed`, or the signal's reason
  */
 export async function buildMediaLibrary(options: Surroundings): Promise<string> {
@@ -113,7 +112,7 @@ async function buildVariant(
   return { variant, file, media, compiler, flags }
 }
 
-/** Configures and compiles; undefined where the compiler does not have the variant. */
+/** Configures and compiles a variant; undefined if the compiler does not support it. */
 async function make(
   folders: BuildFolders,
   variant: Variant,
@@ -157,7 +156,7 @@ export type BuildProgress =
   /** How much of the stage is done, from 0 to 1. */
   | { readonly kind: 'share'; readonly done: number }
 
-/** How much is built, from 0 to 1, by a line of make's (`[ 43%] …`) or Ninja's (`[12/96] …`). */
+/** The finished share of a build, from 0 to 1, in a line of make (`[ 43%] …`) or Ninja (`[12/96] …`). */
 export function shareOf(line: string): number | undefined {
   const percent = /^\[\s*(\d+)%\]/.exec(line)?.[1]
   if (percent !== undefined) return Number(percent) / 100
@@ -165,7 +164,7 @@ export function shareOf(line: string): number | undefined {
   return done === undefined || Number(all) === 0 ? undefined : Number(done) / Number(all)
 }
 
-/** What the libraries are made of: neither tests nor other tools. */
+/** The parts of the source that the libraries are made of, without tests and other tools. */
 const parts = [
   'CMakeLists.txt',
   'LICENSE',
@@ -183,7 +182,7 @@ export const sourcePart = {
   file: 'package/llama/gitRelease.bundle',
 } as const
 
-/** The same in an installed node-llama-cpp of that version, as developers of cLLM have it; undefined: there is none. */
+/** The same bundle in an installed node-llama-cpp of that version, which developers have; undefined: there is none. */
 export function installedSource(
   resolve: (name: string) => string = createRequire(import.meta.url).resolve,
 ): string | undefined {
@@ -195,7 +194,7 @@ export function installedSource(
 
 /**
  * Writes llama.cpp's source into a new folder.
- * @param bundle - the file with it
+ * @param bundle - the git bundle with the source
  * @throws CllmError `native_build_failed`
  */
 export async function unpackSource(

@@ -9,16 +9,16 @@ import {
   registryFunctions,
 } from '../ffi/functions.js'
 
-/** The names of the targets and of their files, without prefix and suffix. */
+/** The names of CMake's targets, and of their files without prefix and suffix. */
 const targets = { llama: 'cllm-llama', media: 'cllm-media' } as const
 
-/** The file in the build folder that says how the library was made, as `name=value` lines. */
+/** The file in the build folder that tells how the library was made, in lines of `name=value`. */
 export const toolchainFile = 'toolchain.txt'
 
-/** The folder in the build folder that the library is written to. */
+/** The subfolder of the build folder that the library is written to. */
 export const outputFolder = 'out'
 
-/** The files of the CMake project that are as they are, in the package's folder `cmake`. */
+/** The files of the CMake project that are copied unchanged from the package's folder `cmake`. */
 const written = ['CMakeLists.txt', 'amx-tiles.h', 'exports.map', 'exports.list'] as const
 
 /** The files of the CMake project, by name. */
@@ -38,7 +38,7 @@ export function cmakeProject(): ReadonlyMap<string, string> {
     .set('exports-media.def', definitionsOf({ ...functions, ...mediaFunctions }))
 }
 
-/** The names that a library of Windows gives out. */
+/** The definition file with the names that a Windows library exports. */
 function definitionsOf(functions: object): string {
   const names = Object.keys(functions)
   return `EXPORTS\n${names.map((name) => `  ${name}\n`).join('')}`
@@ -68,20 +68,20 @@ const settings = {
   MTMD_VIDEO: 'OFF',
 }
 
-/** Where a build is. */
+/** The folders of a build. */
 export interface BuildFolders {
   /** llama.cpp's source. */
   readonly source: string
-  /** Our CMake project. */
+  /** cLLM's CMake project. */
   readonly project: string
-  /** What is built; both variants share it, as only ggml differs. */
+  /** The build folder; both variants share it, as only ggml differs. */
   readonly build: string
 }
 
-/** What is built: for the CPU here, or for every one of its kind the library for images and sounds alone. */
+/** `here` builds all libraries for this CPU; `media` only the one for images and sounds, for every CPU of its kind. */
 export type BuildScope = 'here' | 'media'
 
-/** The arguments of `cmake` that prepare a variant. */
+/** The arguments with which `cmake` configures a variant. */
 export function configureArguments(
   folders: BuildFolders,
   variant: Variant,
@@ -97,18 +97,18 @@ export function configureArguments(
   return ['-S', folders.project, '-B', folders.build, ...definitions]
 }
 
-/** The arguments of `cmake` that compile what was prepared. */
+/** The arguments with which `cmake` compiles the configured variant. */
 export function buildArguments({ build }: BuildFolders, jobs: number, scope: BuildScope): string[] {
   const parallel = ['--parallel', String(jobs)]
   const names = scope === 'here' ? Object.values(targets) : [targets.media]
   return ['--build', build, '--config', 'Release', '--target', ...names, ...parallel]
 }
 
-/** What llama.cpp's CMake files ask for. */
+/** The least version that llama.cpp's CMake files require. */
 const leastCmake = [3, 14] as const
 
 /**
- * Checks that git and CMake are there; CMake itself looks for a compiler.
+ * Checks that git and CMake are installed; CMake itself looks for a compiler.
  * @throws CllmError `native_build_failed` that says what to install
  */
 export async function checkTools(
@@ -140,15 +140,15 @@ export interface ProgramResult {
   readonly output: string
 }
 
-/** How a program is run. */
+/** Options of {@link RunProgram}. */
 export interface ProgramOptions {
-  /** Ends the program and all that it started; the promise then rejects with its reason. */
+  /** Ends the program and all processes that it started; the promise then rejects with the signal's reason. */
   readonly signal: AbortSignal
   /** Called with each line that it writes. */
   readonly onLine?: (line: string) => void
 }
 
-/** Runs a program to its end. Rejects with an error of code `ENOENT` when there is no such program. */
+/** Runs a program to its end. Rejects with an error of code `ENOENT` if there is no such program. */
 export type RunProgram = (
   program: string,
   args: readonly string[],
@@ -164,18 +164,18 @@ const linuxInstall =
   '`apt-get install git cmake make g++` on Debian and Ubuntu, ' +
   '`dnf install git cmake make gcc-c++` on Fedora'
 
-/** Why the library cannot be built here. */
+/** The error if the library cannot be built here. */
 export function buildFailure(message: string, cause?: unknown): CllmError {
   return new CllmError('native_build_failed', message, { cause })
 }
 
-/** The same, for a program that is missing. */
+/** The error if a program is missing; says how to install it. */
 export function toolMissing(what: string, platform: string, cause?: unknown): CllmError {
   const install = installs[platform] ?? linuxInstall
   return buildFailure(`building llama.cpp needs ${what}: ${install}`, cause)
 }
 
-/** The lines of a failed program that say why: those with an error, or else the last ones. */
+/** The lines of a failed program's output with the reason: from the first error on, or else the last lines. */
 export function reasonIn(output: string): string {
   const lines = output.split('\n').filter((line) => line.trim() !== '')
   const errors = lines.findIndex((line) => /\berror\b/i.test(line))

@@ -13,32 +13,32 @@ import {
 import { basename, join } from 'node:path'
 import { type BuildInfo, type Machine, incompatibility, parseBuildInfo } from './build-info.js'
 
-/** The file beside a library that says what it is. */
+/** The file beside a library that describes it. */
 const infoFile = 'build.json'
 
-/** The beginning of names of folders that are being written. */
+/** The beginning of the names of unfinished folders. */
 const unfinished = '.building-'
 
 /** A build in the cache. */
 export interface StoredBuild {
   readonly folder: string
   readonly info: BuildInfo
-  /** The library's file; undefined where the prebuilt library was the fastest. */
+  /** The library's file; undefined if the prebuilt library was the fastest. */
   readonly library: string | undefined
-  /** The library for images; undefined where there is none, as in builds of earlier versions. */
+  /** The library for images and sounds; undefined in builds of earlier versions, which have none. */
   readonly media: string | undefined
-  /** Whether the file has another length than was built: to load it could end the process. */
+  /** Whether the file's length has changed since the build: loading it could end the process. */
   readonly isDamaged: boolean
 }
 
-/** Which build is used, and why others are not. */
+/** The result of {@link chooseBuild}. */
 export interface BuildChoice {
   readonly build: StoredBuild | undefined
-  /** Why the newest build cannot be used; undefined when it can, or when there is none. */
+  /** Why the newest build cannot be used; undefined if some build can be used, or if there is none. */
   readonly misfit: string | undefined
 }
 
-/** The builds in a folder, the newest first. What is no build or incomplete is left out. */
+/** The builds in a folder, the newest first; ignores incomplete builds and other files. */
 export async function readBuilds(folder: string): Promise<StoredBuild[]> {
   const names = await readdir(folder).catch(() => [])
   const builds = await Promise.all(
@@ -48,7 +48,7 @@ export async function readBuilds(folder: string): Promise<StoredBuild[]> {
   return builds.filter((build) => build !== undefined).sort((a, b) => time(b) - time(a))
 }
 
-/** The newest of the builds that were made for this machine and these versions. */
+/** Chooses the newest build that was made for this machine and these versions. */
 export function chooseBuild(builds: readonly StoredBuild[], machine: Machine): BuildChoice {
   const misfit = ({ info, isDamaged }: StoredBuild): string | undefined =>
     isDamaged ? 'its file is damaged' : incompatibility(info, machine)
@@ -58,7 +58,7 @@ export function chooseBuild(builds: readonly StoredBuild[], machine: Machine): B
   return { build: undefined, misfit: misfit(newest) }
 }
 
-/** A new folder to build in, beside the builds. What was left there by others that died is removed. */
+/** Makes a new folder to build in, beside the builds, and removes such folders of processes that died. */
 export async function openWorkFolder(folder: string): Promise<string> {
   await mkdir(folder, { recursive: true })
   await removeUnfinished(folder)
@@ -66,12 +66,11 @@ export async function openWorkFolder(folder: string): Promise<string> {
 }
 
 /**
- * Adds a build, complete or not at all, also where the machine loses its power, and removes those that it
- * replaces.
+ * Adds a build atomically, even if the machine loses power, and then removes the builds that it replaces.
  *
  * @param work - a folder that {@link openWorkFolder} has made
- * @param library - the library's file; undefined where the prebuilt library was the fastest
- * @param media - the file of the library for images
+ * @param library - the library's file; undefined if the prebuilt library was the fastest
+ * @param media - the file of the library for images and sounds
  */
 export async function publishBuild(
   folder: string,
@@ -98,7 +97,7 @@ export async function publishBuild(
   return stored(target, added)
 }
 
-/** Removes all builds, and what is left of others that died. Returns how many builds there were. */
+/** Removes all builds, and the folders of unfinished ones. Returns how many builds there were. */
 export async function removeBuilds(folder: string): Promise<number> {
   await removeUnfinished(folder)
   const builds = await readBuilds(folder)
@@ -106,7 +105,7 @@ export async function removeBuilds(folder: string): Promise<number> {
   return builds.length
 }
 
-/** Removes a folder with all that is in it, except what this process has loaded on Windows. */
+/** Removes a folder with its content, except files that this process has loaded on Windows. */
 export async function removeFolder(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true }).catch(() => {})
 }
@@ -117,7 +116,7 @@ async function removeUnfinished(folder: string): Promise<void> {
   await Promise.all(left.map((name) => removeFolder(join(folder, name))))
 }
 
-/** Waits until a file is on the disk; returns how long it is. */
+/** Waits until a file is on the disk; returns its length in bytes. */
 async function sync(file: string): Promise<number> {
   const handle = await open(file, 'r+')
   try {
@@ -139,7 +138,7 @@ async function readBuild(folder: string): Promise<StoredBuild | undefined> {
   return file && { ...build, isDamaged: file.size !== libraryBytes }
 }
 
-/** Whether an older build is of the same machine, whatever its version. */
+/** Whether an older build is for the same machine, whatever its version. */
 const isReplaced = (old: BuildInfo, { machine }: BuildInfo): boolean =>
   (['platform', 'arch', 'cpu'] as const).every((name) => old.machine[name] === machine[name])
 

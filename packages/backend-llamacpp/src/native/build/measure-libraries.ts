@@ -11,7 +11,7 @@ const measuredSteps = 9
 const widest = Math.max(...measuredWidths)
 const cellsPerSequence = 256
 
-/** What is measured, and how. */
+/** Options of {@link measureLibraries}. */
 export interface MeasureOptions<Name extends Candidate> {
   readonly modelPath: string
   /** The libraries' files; undefined for node-llama-cpp's. */
@@ -19,31 +19,31 @@ export interface MeasureOptions<Name extends Candidate> {
   /** Default: as the backend chooses them. */
   readonly threads?: number | undefined
   readonly cores: CoreShare
-  /** Times that each library is measured; default 3. */
+  /** How often each library is measured; default 3. */
   readonly rounds?: number
   readonly clock: Clock
   /** CPU time of this process in milliseconds. */
   readonly cpuTime: () => number
   readonly logger: Logger
   readonly signal: AbortSignal
-  /** How much is done, from 0 to 1. */
+  /** Called with the finished share, from 0 to 1. */
   readonly onProgress?: (done: number) => void
 }
 
 /** Tokens per second of each library. */
 export interface Measurement<Name extends Candidate> {
   readonly threads: number
-  /** CPU time over wall time of all threads: far below 1 where other processes took the cores. */
+  /** CPU time divided by wall time of all threads: far below 1 if other processes took the cores. */
   readonly cpuShare: number
   readonly figures: Readonly<Record<Name, Figures>>
 }
 
 /**
- * Measures libraries on the CPU, in alternation and with one model in memory at a time. The fastest
- * round counts, as other work on the machine only slows. With one thread CPU time is measured, which
- * other processes hardly change; with more it is wall time, as threads that wait may spin or sleep. The
- * process should have been started with `UV_THREADPOOL_SIZE=1`.
- * @throws CllmError `native_build_failed` when a library cannot be used, or the signal's reason
+ * Measures libraries on the CPU, in alternation and with one model in memory at a time. The fastest round counts, as
+ * other processes can only make it slower. With one thread it measures CPU time, which other processes hardly change;
+ * with more threads wall time, as waiting threads may spin or sleep. The process should be started with
+ * `UV_THREADPOOL_SIZE=1`.
+ * @throws CllmError `native_build_failed` if a library cannot be used, or the signal's reason
  */
 export async function measureLibraries<Name extends Candidate>(
   options: MeasureOptions<Name>,
@@ -68,7 +68,7 @@ export async function measureLibraries<Name extends Candidate>(
   return { threads, cpuShare, figures: Object.fromEntries(figures) as Record<Name, Figures> }
 }
 
-/** The tokens per second of one library: of the prompt, then of each width. */
+/** Tokens per second of one library: of the prompt, then of decodes with each width. */
 async function measureOnce(
   { modelPath, logger, signal }: MeasureOptions<Candidate>,
   library: string | undefined,
@@ -96,7 +96,7 @@ async function measureOnce(
     if (context === undefined) throw buildFailure(`${modelPath} does not fit into memory`)
     try {
       let last = 0
-      // arbitrary tokens: what is computed does not depend on them
+      // arbitrary tokens: the time does not depend on them
       const next = () => (last++ * 31) % loaded.vocabularySize
       return await measurePasses(context, async (width, position, count) => {
         signal.throwIfAborted()
@@ -117,7 +117,7 @@ async function measureOnce(
 /** Milliseconds of a forward pass with `count` tokens of each of `width` sequences. */
 type Pass = (width: number, position: number, count: number) => Promise<number>
 
-/** The tokens per second of a prompt, after one that is not counted, and of decodes by the median of the steps. */
+/** Tokens per second of a prompt, after an unmeasured one, and of decodes, from the median time of the steps. */
 async function measurePasses(context: NativeContext, pass: Pass): Promise<number[]> {
   let promptMs = 0
   for (let nth = 0; nth < 2; nth++) {
@@ -148,12 +148,12 @@ class Stopwatch {
     private readonly threads: number,
   ) {}
 
-  /** CPU time over wall time of all threads, from 0 to 1. */
+  /** CPU time divided by wall time of all threads, from 0 to 1. */
   get cpuShare(): number {
     return this.#wall === 0 ? 1 : Math.min(1, this.#cpu / (this.#wall * this.threads))
   }
 
-  /** Milliseconds that a pass takes. */
+  /** Runs a pass and returns its time in milliseconds. */
   async time(run: () => Promise<unknown>): Promise<number> {
     const [beganAt, cpuAt] = [this.clock.now(), this.cpuTime()]
     await run()

@@ -19,10 +19,10 @@ type KoffiType = ReturnType<typeof koffi.type>
 
 const plain: Readonly<Record<string, string>> = { pointer: 'void *', string: 'const char *' }
 
-/** Koffi's types of the structs: anonymous, as its names are global to the process. */
+/** Koffi's types of the structs: anonymous, as names of types are global to the process. */
 const structTypes = new Map<string, KoffiType>()
 
-/** Where the functions are. One file may hold them all. */
+/** The files of the libraries with the functions. One file may contain them all. */
 interface FfiLibraries {
   readonly llama: string
   readonly ggml: string
@@ -33,7 +33,7 @@ interface FfiLibraries {
 export type NativeFunctions = Bound<
   typeof llamaFunctions & typeof ggmlFunctions & typeof registryFunctions & typeof deviceFunctions
 > & {
-  /** The address of `ggml_is_empty`. */
+  /** The address of `ggml_is_empty`, which serves as a callback. */
   readonly emptinessOfTensors: Pointer
 }
 
@@ -51,23 +51,23 @@ function bindFunctions({ llama, ggml, registry }: FfiLibraries): NativeFunctions
   return { ...functions, ...bindDevice(functions), emptinessOfTensors }
 }
 
-/** The functions of the library for images, and llama.cpp's that it is linked with. */
+/** The functions of the library for images and sounds, and those of the llama.cpp that it is linked with. */
 export type MediaFunctions = Bound<typeof mediaFunctions & typeof llamaFunctions>
 
 /**
- * Binds the functions of a library for images.
+ * Binds the functions of a library for images and sounds.
  * @throws Error of koffi that names the library or function that is missing
  */
 export function bindMediaFunctions(file: string): MediaFunctions {
   return { ...bindLibrary(file, llamaFunctions), ...bindLibrary(file, mediaFunctions) }
 }
 
-/** Native memory as an `ArrayBuffer`: it must not be touched once llama.cpp has freed it. */
+/** Shows native memory as an `ArrayBuffer`, which must not be used after llama.cpp has freed the memory. */
 export function viewMemory(pointer: Pointer, bytes: number): ArrayBuffer {
   return koffi.view(pointer, bytes)
 }
 
-/** A struct in native form, to pass by pointer. */
+/** Encodes a struct in C's layout, to pass it by pointer. */
 export function encodeStruct<N extends StructName>(name: N, value: Value<N>): Uint8Array {
   const bytes = new Uint8Array(new ArrayBuffer(koffi.sizeof(typeOf(name))))
   koffi.encode(bytes, typeOf(name), value)
@@ -75,8 +75,8 @@ export function encodeStruct<N extends StructName>(name: N, value: Value<N>): Ui
 }
 
 /**
- * Where the numbers of an array are. Only for arrays over an `ArrayBuffer` of their own: V8 may move
- * the numbers of other short arrays.
+ * The address of an array's numbers. Only for arrays with their own `ArrayBuffer`: V8 may move the numbers of other
+ * short arrays.
  */
 export function addressOf(array: NodeJS.TypedArray): Pointer {
   return koffi.address(array)
@@ -84,7 +84,7 @@ export function addressOf(array: NodeJS.TypedArray): Pointer {
 
 type Asynchronous<A extends readonly unknown[], R> = Pick<NativeFunction<R, A>, 'async'>
 
-/** A native function that runs on libuv's thread pool. */
+/** Makes a native function run on libuv's thread pool. */
 export const onPool = <A extends readonly unknown[], R>(run: Asynchronous<A, R>) =>
   promisify(run.async) as unknown as (...args: A) => Promise<R>
 
@@ -99,7 +99,7 @@ function bindLibrary<T extends Signatures>(path: string, signatures: T): Bound<T
   return bindAll(signatures, (name, result, args) => library.func(name, result, args))
 }
 
-/** A table's functions, each made of its name and types. */
+/** Binds each function of a table by its name and types. */
 function bindAll<T extends Signatures>(
   signatures: T,
   bind: (name: string, result: KoffiType, args: KoffiType[]) => unknown,
@@ -118,7 +118,7 @@ function load(path: string): ReturnType<typeof koffi.load> {
   }
 }
 
-/** The CPU gives its functions out by name, as the library that they are in depends on the machine. */
+/** Binds the CPU's functions through its registry, as the library that contains them depends on the machine. */
 function bindDevice(functions: Bound<typeof ggmlFunctions & typeof registryFunctions>) {
   const cpu = 0
   const device = functions.ggml_backend_dev_by_type(cpu)
@@ -139,7 +139,7 @@ function typeOf(type: CType): KoffiType {
   })
 }
 
-/** Of a build for GPUs, the names say which: `libllama.cuda.v0.5.0.so`. */
+/** The names of the libraries' files; builds for GPUs have the GPU in it: `libllama.cuda.v0.5.0.so`. */
 const patterns = {
   llama: /[\\/](?:lib)?llama(?:\.[a-z]+)?(?:\.v[\d.]+)?\.(?:so|dylib|dll)$/,
   ggml: /[\\/](?:lib)?ggml-base\.(?:so|dylib|dll)$/,
@@ -147,8 +147,8 @@ const patterns = {
 }
 
 /**
- * Binds the C functions of llama.cpp in the libraries that this process has loaded, and checks that
- * their structs are laid out as we write them.
+ * Binds the C functions of llama.cpp in the libraries that this process has loaded, and checks that their structs have
+ * the layout of {@link structs}.
  * @throws Error that says what is missing or different
  */
 export function openFfi(libraries: FfiLibraries = loadedLibraries()): NativeFunctions {
@@ -162,8 +162,8 @@ export function openFfi(libraries: FfiLibraries = loadedLibraries()): NativeFunc
 }
 
 /**
- * The same in a library that holds all of llama.cpp and that nothing has loaded yet. What it logs goes
- * where node-llama-cpp's libraries log: the addon's callback may be called by any thread.
+ * Like {@link openFfi}, for a library that contains all of llama.cpp and that is not loaded yet. It logs to the
+ * callback of node-llama-cpp's addon, which any thread may call.
  * @throws Error that says what is missing or different
  */
 export function openBuiltFfi(file: string): NativeFunctions {
@@ -175,7 +175,7 @@ export function openBuiltFfi(file: string): NativeFunctions {
   return functions
 }
 
-/** The libraries that node-llama-cpp's addon has brought into this process. */
+/** The libraries that node-llama-cpp's addon has loaded into this process. */
 export function loadedLibraries(paths: readonly string[] = sharedObjects()): FfiLibraries {
   const find = (name: keyof typeof patterns) => {
     const path = paths.find((path) => patterns[name].test(path))
@@ -188,7 +188,7 @@ export function loadedLibraries(paths: readonly string[] = sharedObjects()): Ffi
 /** Room for one address. */
 const pointerCell = (): BigUint64Array => new BigUint64Array(new ArrayBuffer(8))
 
-/** Reads defaults back from both ends of each struct: a field that moved would show another value. */
+/** Checks default values at both ends of each struct: if a field had moved, another value would be there. */
 function checkLayouts(functions: NativeFunctions): void {
   const model = functions.llama_model_default_params()
   check('llama_model_params', model, {

@@ -8,7 +8,7 @@ import type { NativeContextOptions, SequenceRun, VectorRun } from '../native-con
 /** `llama_flash_attn_type`. */
 const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
 
-/** What llama.cpp makes a context of. */
+/** The parameters from which llama.cpp makes a context. */
 export function contextParams(
   functions: Pick<NativeFunctions, 'llama_context_default_params'>,
   abort: AbortFlag,
@@ -54,8 +54,8 @@ function ropeParams({ scaling, freqBase, freqScale, yarnOriginalContext }: RopeO
 }
 
 /**
- * llama.cpp's threads, which live from pass to pass; left to itself it makes and frees a pool for
- * every pass. They wait for the next pass by polling for a short while, then asleep.
+ * llama.cpp's threads, which are kept between passes; by default llama.cpp makes and frees a pool in every pass. They
+ * poll for the next pass for a short while, then sleep.
  */
 export class ThreadPool {
   readonly native: Pointer
@@ -71,15 +71,15 @@ export class ThreadPool {
     if (this.native === null) throw new Error(`llama.cpp could not start ${threads} threads`)
   }
 
-  /** Only after the contexts that compute on it were freed. */
+  /** Frees the pool; only call this after the contexts that use it were freed. */
   dispose(): void {
     this.functions.ggml_threadpool_free(this.native)
   }
 }
 
 /**
- * A `llama_batch` over memory of its own. Buffers of JavaScript stay where they are as long as they
- * are referred to, so llama.cpp reads what was written here without a copy.
+ * A `llama_batch` in its own memory. JavaScript's buffers stay at their address as long as they are referenced, so
+ * llama.cpp reads their content without a copy.
  */
 export class TokenBatch {
   /** The C struct, which refers to this batch: hold on to the batch while llama.cpp uses it. */
@@ -90,14 +90,14 @@ export class TokenBatch {
   readonly #positions: Int32Array
   readonly #sequences: Int32Array
   readonly #sequenceCounts: Int32Array
-  /** llama.cpp wants a list of sequences for each token: pointers to one number each. */
+  /** llama.cpp takes a list of sequences for each token: here pointers to one number each. */
   readonly #sequenceLists: BigUint64Array
-  /** Held while llama.cpp reads them. */
+  /** The vectors that llama.cpp reads now, held so that they are not collected. */
   #vectors: Float32Array | undefined
 
   constructor(
     private readonly capacity: number,
-    /** Numbers of a vector's position: one, or four with M-RoPE. */
+    /** Numbers in the position of a vector: one, or four with M-RoPE. */
     private readonly planes: number = 1,
   ) {
     const integers = () => new Int32Array(new ArrayBuffer(4 * capacity))
@@ -121,8 +121,8 @@ export class TokenBatch {
   }
 
   /**
-   * Writes these tokens in place of others.
-   * @throws CllmError `backend_failed` when there is no room for them
+   * Writes these tokens, in place of the previous content.
+   * @throws CllmError `backend_failed` if they do not fit
    */
   write(runs: readonly SequenceRun[]): void {
     let end = 0
@@ -143,9 +143,9 @@ export class TokenBatch {
   }
 
   /**
-   * Takes vectors, in place of tokens, and returns the batch that refers to them: they are megabytes, and stay where
-   * they are.
-   * @throws CllmError `backend_failed` when there is no room for them
+   * Takes vectors in place of tokens, and returns the batch that refers to them. They are not copied, as they take
+   * megabytes.
+   * @throws CllmError `backend_failed` if they do not fit
    */
   writeVectors({ sequence, position, count, vectors, shape }: VectorRun): Value<'llama_batch'> {
     const tokens = Array.from({ length: count }, () => 0)
@@ -156,7 +156,10 @@ export class TokenBatch {
     return { ...this.native, token: null, embd: addressOf(this.#vectors) }
   }
 
-  /** M-RoPE: time, row, column and nothing, each of all vectors; where there is no grid, all four are the position. */
+  /**
+   * Writes positions for M-RoPE: the times of all vectors, then their rows, their columns, and zeros. Without a grid,
+   * all four are the position.
+   */
   #writePlanes(position: number, count: number, shape: VectorRun['shape']): void {
     const { columns, skipped = 0 } = shape ?? {}
     for (let at = 0; at < count; at++) {
@@ -171,14 +174,14 @@ export class TokenBatch {
   }
 }
 
-/** As large as any `ggml_tensor`. */
+/** At least the size of a `ggml_tensor`. */
 const bytes = 1024
 
 /**
- * What llama.cpp asks after each operation of a forward pass whether to end it. The question is asked by its
- * own threads, from which no JavaScript can be called: so the callback is `ggml_is_empty`, a function of
- * ggml that looks whether one of a tensor's dimensions is 0, and its data is memory in which all numbers
- * are 1 or all are 0, wherever that has its dimensions.
+ * The callback that llama.cpp calls after each operation of a forward pass to ask whether to abort it. llama.cpp's own
+ * threads call it, which cannot call JavaScript. So the callback is ggml's function `ggml_is_empty`, which tells
+ * whether one of a tensor's dimensions is 0. Its data, the tensor, is memory in which all numbers are 1, or 0 to
+ * abort, wherever the dimensions are in it.
  */
 export class AbortFlag {
   readonly #numbers = new BigInt64Array(new ArrayBuffer(bytes)).fill(1n)

@@ -16,26 +16,26 @@ import { rankPooling } from '../../model/model-shape.js'
 
 /** `LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`. */
 const partialOnly = 1
-/** What `llama_decode` returns where the callback ended it. */
+/** The result of `llama_decode` if the abort callback ended it. */
 const aborted = 2
 
 /** `LLAMA_ROPE_TYPE_MROPE` and `LLAMA_ROPE_TYPE_IMROPE`. */
 const gridRopes = [8, 40]
 
-/** How a {@link FfiContext} is made. */
+/** Options of {@link FfiContext.create}. */
 interface FfiContextOptions extends NativeContextOptions {
-  /** How much of the model GPUs compute. */
+  /** How much of the model is computed on GPUs. */
   readonly onGpu: GpuShare
 }
 
 /**
- * llama.cpp's context through the C API: the batch is written into llama.cpp's own arrays, the threads
- * live as long as the context, and logits are read where llama.cpp has them.
+ * llama.cpp's context, used through the C API: the batch is written into arrays that llama.cpp reads without a copy,
+ * the threads live as long as the context, and logits are read in llama.cpp's own memory.
  */
 export class FfiContext implements LogitsContext {
   readonly #memory: Pointer
   readonly #batch: TokenBatch
-  /** Logits by their address: a view costs more than a lookup, and llama.cpp keeps them in place. */
+  /** Views of logits by their address: a new view costs more than a lookup, and llama.cpp does not move logits. */
   readonly #logits = new Map<Pointer, Float32Array>()
   readonly #calls = new NativeCalls()
   readonly #decode: (context: Pointer, batch: Value<'llama_batch'>) => Promise<number>
@@ -65,7 +65,7 @@ export class FfiContext implements LogitsContext {
     this.#synchronize = onPool(functions.llama_synchronize)
   }
 
-  /** Makes a context, or returns undefined where llama.cpp cannot. */
+  /** Makes a context; undefined if llama.cpp cannot. */
   static async create(
     functions: NativeFunctions,
     model: Pointer,
@@ -114,7 +114,7 @@ export class FfiContext implements LogitsContext {
   async #compute(context: Pointer, batch: Value<'llama_batch'>): Promise<boolean> {
     const { onGpu } = this
     const { llama_decode: decodeHere, llama_synchronize: synchronize } = this.functions
-    // Where the GPU has all layers, the call only hands the work over, sooner than a thread would have woken.
+    // If the GPU has all layers, the call only hands the work over, which takes less time than waking a thread.
     const result = onGpu === 'all' ? decodeHere(context, batch) : await this.#decode(context, batch)
     if (result === 0) {
       if (onGpu === 'none') synchronize(context)
@@ -199,7 +199,7 @@ export class FfiContext implements LogitsContext {
         ? functions.llama_get_embeddings_seq(context, sequence)
         : functions.llama_get_embeddings_ith(context, tokens - 1)
     if (pointer === null) throw failed('llama.cpp gave no embedding')
-    // of several labels the first says how well the texts fit
+    // of a reranker's numbers the first tells how well the texts fit
     const size = pooling === rankPooling ? 1 : this.#embeddingSize
     return new Float32Array(viewMemory(pointer, 4 * size)).slice()
   }
@@ -254,7 +254,7 @@ export class FfiContext implements LogitsContext {
     this.functions.llama_memory_seq_add(this.#cells, sequence, from, -1, by)
   }
 
-  /** Waits for a forward pass that is under way. */
+  /** Frees the context, after a running forward pass has ended. */
   async dispose(): Promise<void> {
     await (this.#freed ??= this.#free())
   }
@@ -266,13 +266,13 @@ export class FfiContext implements LogitsContext {
     this.pool.dispose()
   }
 
-  /** What calls are given: it throws once the context was disposed of. */
+  /** The C pointer for calls; throws after the context was disposed of. */
   get #context(): Pointer {
     this.#check()
     return this.context
   }
 
-  /** The memory of its sequences. */
+  /** The C pointer to the sequences' memory; throws after the context was disposed of. */
   get #cells(): Pointer {
     this.#check()
     return this.#memory

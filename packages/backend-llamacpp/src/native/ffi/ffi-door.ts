@@ -13,28 +13,28 @@ import type { GpuShare, LoadModelOptions, LogitsModel, NativeDoor } from '../nat
 import type { PlacementOptions } from '../../llamacpp-options.js'
 import type { Pointer, Value } from './structs.js'
 
-/** Inputs that one pass of embeddings takes. */
+/** The most inputs in one pass of embeddings. */
 const embeddingInputs = 16
 
 /** `llama_load_mode`. */
 const loadModes = { none: 0, mmap: 1, mlock: 2, 'mmap+mlock': 3 } as const
 
-/** What was bound, by the library's file: once per process. */
+/** The bound functions by the library's file (undefined: node-llama-cpp's), bound once per process. */
 const bound = new Map<string | undefined, NativeFunctions>()
 
-/** With the layers on the GPU; −1 for all. */
 interface FfiLoadOptions extends LoadModelOptions {
+  /** The layers on the GPU; −1: all. */
   readonly gpuLayers: number
 }
 
-/** The way to llama.cpp through its C API. */
+/** Calls llama.cpp through its C API. */
 export interface FfiDoor extends NativeDoor {
   loadModel(options: FfiLoadOptions): Promise<LogitsModel>
 }
 
 /**
- * Binds the C functions of the library that was built on this machine, or of those that the addon has
- * loaded where there is none or it cannot be used, with a warning.
+ * Binds the C functions of the library that was built on this machine. If there is none, or it cannot be used (with a
+ * warning), binds those of the libraries that the addon has loaded.
  * @throws Error that says why the C API cannot be used
  */
 export function ffiDoor(logger: Logger, library: string | undefined): FfiDoor {
@@ -62,7 +62,7 @@ function bindBuilt(library: string, logger: Logger): NativeFunctions | undefined
   }
 }
 
-/** Loads a model. */
+/** Loads a model through the C API. */
 export async function loadFfiModel(
   functions: NativeFunctions,
   { modelPath, gpuLayers, mmap, mlock, placement = {} }: FfiLoadOptions,
@@ -75,11 +75,11 @@ export async function loadFfiModel(
     lazy_mode: 0,
     ...params,
   })
-  // llama.cpp has read what the parameters point to; until here the collector must not take it.
+  // llama.cpp has read what the parameters point to; this reference keeps it from being collected before.
   void memory.length
   if (pointer === null) throw new Error('llama.cpp could not load it; its log says why')
   const model = new FfiModel(functions, pointer)
-  // The layer behind the last one gives the logits.
+  // The output layer, which computes the logits, counts as one more.
   const all = functions.llama_model_n_layer(pointer) + 1
   const layers = gpuLayers < 0 ? all : Math.min(gpuLayers, all)
   const onGpu = shareOf(layers, all, placement)
@@ -122,13 +122,13 @@ const splitModes = { none: 0, layer: 1, row: 2 } as const
 /** Fields of `llama_model_params`, and the memory that they point to. */
 interface Placement {
   readonly params: Partial<Value<'llama_model_params'>>
-  /** To hold on to until the model is loaded. */
+  /** Must be kept until the model is loaded. */
   readonly memory: readonly NodeJS.TypedArray[]
 }
 
 /**
- * Where a model's weights go, for llama.cpp.
- * @throws CllmError `invalid_configuration` naming the devices there are
+ * Converts a placement to llama.cpp's parameters.
+ * @throws CllmError `invalid_configuration` if a device is unknown; names the existing ones
  */
 function placementOf(
   functions: NativeFunctions,
@@ -172,7 +172,7 @@ function placementOf(
     params.tensor_split = keep(shares)
   }
   if (overrideTensors.length > 0) {
-    // Pairs of a text and a buffer type; a pair of nulls is the end.
+    // Pairs of a text and a buffer type, ended by a pair of nulls.
     const pairs = overrideTensors.flatMap(({ pattern, device }) => [
       text(pattern),
       functions.ggml_backend_dev_buffer_type(find(device, 'overrideTensors')),

@@ -7,8 +7,8 @@ const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
 
 /**
- * A model and its vocabulary through the C API. llama.cpp ends the process on a token id that it does
- * not have: every call here checks.
+ * A model and its vocabulary, used through the C API. An unknown token id would make llama.cpp end the process, so
+ * every call here checks its ids.
  */
 export class FfiModel implements NativeModel {
   readonly vocabularySize: number
@@ -24,15 +24,15 @@ export class FfiModel implements NativeModel {
   }
 
   /**
-   * For contexts of this model.
-   * @throws Error when it was disposed of
+   * The C pointer, from which contexts are made.
+   * @throws Error if the model was disposed of
    */
   get native(): Pointer {
     this.#checkOpen()
     return this.model
   }
 
-  /** @throws Error when it was disposed of */
+  /** @throws Error if the model was disposed of */
   get #vocabulary(): Pointer {
     this.#checkOpen()
     return this.#ownVocabulary
@@ -42,12 +42,12 @@ export class FfiModel implements NativeModel {
     if (this.#isClosed) throw new Error('the model was disposed of')
   }
 
-  /** Whether llama.cpp may not be asked anything about it any more. */
+  /** Whether the model must not be used any more. */
   get isClosed(): boolean {
     return this.#isClosed
   }
 
-  /** @throws RangeError for a token that it does not have */
+  /** @throws RangeError for a token outside the vocabulary */
   #check(token: number): void {
     if (Number.isInteger(token) && token >= 0 && token < this.vocabularySize) return
     throw new RangeError(`expected a token from 0 to ${this.vocabularySize - 1}, got ${token}`)
@@ -127,18 +127,18 @@ export class FfiModel implements NativeModel {
     return { between: [...ends, ...separates], after: ends, template }
   }
 
-  /** From here on every use of it throws. */
+  /** Makes every later use throw. */
   close(): void {
     this.#isClosed = true
   }
 
-  /** Once, after {@link close}: when nothing that was made of it is there any more. */
+  /** Frees the memory. Call this once, after {@link close}, when all its contexts were disposed of. */
   free(): void {
     this.functions.llama_model_free(this.model)
   }
 }
 
-/** An adapter that was read through the C API. */
+/** An adapter that was loaded through the C API. */
 export class FfiAdapter implements NativeAdapter {
   #isFreed = false
 
@@ -148,7 +148,7 @@ export class FfiAdapter implements NativeAdapter {
     private readonly adapter: Pointer,
   ) {}
 
-  /** Reads an adapter for a model; undefined where llama.cpp cannot, and its log says why. */
+  /** Reads an adapter for a model; undefined if llama.cpp cannot: its log says why. */
   static async load(
     functions: NativeFunctions,
     model: FfiModel,
@@ -158,14 +158,14 @@ export class FfiAdapter implements NativeAdapter {
     return adapter === null ? undefined : new FfiAdapter(functions, model, adapter)
   }
 
-  /** For contexts of its model. */
+  /** The C pointer, which contexts of the adapter's model take. */
   get native(): bigint {
     if (this.#isFreed || this.adapter === null) throw new Error('the adapter was freed')
     return this.adapter
   }
 
   free(): void {
-    // a model frees its adapters with it
+    // a model frees its adapters itself
     if (this.#isFreed || this.model.isClosed) return
     this.#isFreed = true
     this.functions.llama_adapter_lora_free(this.adapter)

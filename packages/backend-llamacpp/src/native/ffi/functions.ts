@@ -2,7 +2,7 @@ import type { CType, Pointer, Value } from './structs.js'
 
 type Signature = readonly [result: CType, ...args: CType[]]
 
-/** The functions of `llama.h` that are used: the result's type, then the arguments'. */
+/** The functions of `llama.h` that are used: the type of the result, then those of the arguments. */
 export const llamaFunctions = {
   llama_version: ['string'],
   llama_backend_init: ['void'],
@@ -75,7 +75,7 @@ export const llamaFunctions = {
   llama_state_seq_set_data_ext: ['size_t', 'pointer', 'pointer', 'size_t', 'int32', 'uint32'],
 } as const satisfies Record<string, Signature>
 
-/** Those of `mtmd.h` and `mtmd-helper.h`, in the library for images, and what gives it a GPU. */
+/** Functions of `mtmd.h` and `mtmd-helper.h`, in the library for images and sounds, and one to load a GPU's library. */
 export const mediaFunctions = {
   ggml_backend_load: ['pointer', 'string'],
 
@@ -117,7 +117,7 @@ export const mediaFunctions = {
   mtmd_get_output_embd: ['pointer', 'pointer'],
 } as const satisfies Record<string, Signature>
 
-/** Those of `ggml.h` and `ggml-backend.h`, which are in a library of their own. */
+/** Functions of `ggml.h` and `ggml-backend.h`, which are in ggml's base library. */
 export const ggmlFunctions = {
   ggml_threadpool_params_default: ['ggml_threadpool_params', 'int32'],
   ggml_backend_dev_name: ['string', 'pointer'],
@@ -126,33 +126,33 @@ export const ggmlFunctions = {
   ggml_backend_reg_get_proc_address: ['pointer', 'pointer', 'string'],
 } as const satisfies Record<string, Signature>
 
-/** Those of the library that knows the devices. */
+/** Functions of the library that keeps the registry of devices. */
 export const registryFunctions = {
   ggml_backend_dev_by_type: ['pointer', 'int32'],
   ggml_backend_dev_count: ['size_t'],
   ggml_backend_dev_get: ['pointer', 'size_t'],
 } as const satisfies Record<string, Signature>
 
-/** Those that a device gives out by name. */
+/** Functions that are looked up by name in a device's registry. */
 export const deviceFunctions = {
   ggml_threadpool_new: ['pointer', 'pointer'],
   ggml_threadpool_free: ['void', 'pointer'],
 } as const satisfies Record<string, Signature>
 
-/** Memory that a pointer argument may point to. */
+/** What a pointer argument takes: an address, or an array. */
 type Memory = Pointer | NodeJS.TypedArray
 
 type Arguments<T extends readonly CType[]> = {
   [I in keyof T]: T[I] extends 'pointer' ? Memory : Value<T[I]>
 }
 
-/** A function of llama.cpp; its `async` runs on libuv's thread pool. */
+/** A function of llama.cpp; its `async` version runs on libuv's thread pool. */
 export interface NativeFunction<R, A extends readonly unknown[]> {
   (...args: A): R
   async(...args: [...A, (error: Error | null, result: R) => void]): void
 }
 
-/** The bound functions of a table. */
+/** The bound functions of a table such as {@link llamaFunctions}. */
 export type Bound<T extends Readonly<Record<string, Signature>>> = {
   readonly [N in keyof T]: T[N] extends readonly [infer R extends CType, ...infer A extends CType[]]
     ? NativeFunction<Value<R>, Arguments<A>>

@@ -10,11 +10,11 @@ import {
 import { lowDetail, shrinkImage } from '../../media/shrink-image.js'
 import type { Pointer } from './structs.js'
 
-/** How an encoder is loaded. */
+/** Options of {@link MediaLibrary.open}. */
 export interface MediaLibraryOptions {
-  /** The library: llama.cpp's `libmtmd`, or one of all parts. */
+  /** The library: llama.cpp's `libmtmd`, or one that contains all of llama.cpp. */
   readonly library: string
-  /** The text model, of which no weights are read. */
+  /** The text model; its weights are not read. */
   readonly modelPath: string
   /** The projector. */
   readonly mmprojPath: string
@@ -23,7 +23,7 @@ export interface MediaLibraryOptions {
   readonly gpuLibrary?: string | undefined
 }
 
-/** A piece of what a model reads in an image's place: tokens of its vocabulary, or vectors. */
+/** A piece of an image or a sound as a model reads it: tokens of its vocabulary, or vectors. */
 export type MediaPiece =
   | { readonly tokens: readonly number[] }
   | { readonly count: number; readonly vectors: Float32Array; readonly shape?: MediaShape }
@@ -31,14 +31,14 @@ export type MediaPiece =
 /** `MTMD_INPUT_CHUNK_TYPE_TEXT` and `…_IMAGE` */
 const [textChunk, imageChunk] = [0, 1] as const
 
-/** A projector through libmtmd's C API. Not for two calls at once: llama.cpp encodes one file at a time. */
+/** A projector, used through libmtmd's C API. Not for concurrent calls: llama.cpp encodes one file at a time. */
 export class MediaLibrary {
   private constructor(
     private readonly functions: MediaFunctions,
     private readonly context: Pointer,
   ) {}
 
-  /** @throws Error that says what cannot be loaded or is not served */
+  /** @throws Error that says what cannot be loaded or is not supported */
   static async open(options: MediaLibraryOptions): Promise<MediaLibrary> {
     const { library, modelPath, mmprojPath, threads, gpuLibrary } = options
     const functions = bindMediaFunctions(library)
@@ -56,7 +56,7 @@ export class MediaLibrary {
     functions.llama_backend_init()
     const model = await runAsync(functions.llama_model_load_from_file, modelPath, {
       ...functions.llama_model_default_params(),
-      // its shape and vocabulary, against which libmtmd checks the projector
+      // loads only the shape and the vocabulary, against which libmtmd checks the projector
       no_alloc: true,
       n_gpu_layers: 0,
       load_mode: 0,
@@ -76,7 +76,7 @@ export class MediaLibrary {
     return new MediaLibrary(functions, context)
   }
 
-  /** Which files it can encode. */
+  /** The kinds of files that the projector can encode. */
   get types(): MediaType[] {
     const { mtmd_support_vision: sees, mtmd_support_audio: hears } = this.functions
     return [
@@ -86,11 +86,11 @@ export class MediaLibrary {
   }
 
   /**
-   * Encodes a file, and tells its pieces in their order.
-   * @param onPiece - vectors are llama.cpp's own memory, until it returns
+   * Encodes a file, and reports its pieces in order.
    * @param width - the length of a vector
-   * @param detail - whether an image is shrunk before
-   * @throws Error when libmtmd cannot read or encode it
+   * @param detail - `low`: shrinks an image first
+   * @param onPiece - called with each piece; its vectors are llama.cpp's own memory, only valid until the call returns
+   * @throws Error if libmtmd cannot read or encode the file
    */
   async encode(
     file: Uint8Array<ArrayBuffer>,
@@ -101,7 +101,7 @@ export class MediaLibrary {
     const functions = this.functions
     const options = {
       ...functions.mtmd_helper_init_opt_default(),
-      // a library with video would start ffmpeg for what it cannot read
+      // a library with support for videos would start ffmpeg for files that it cannot read
       ffmpeg_bin_dir: '/dev/null',
     }
     const read = functions.mtmd_helper_bitmap_init_from_buf
@@ -110,13 +110,13 @@ export class MediaLibrary {
     const bitmap = detail === 'low' ? this.#shrunk(decoded.bitmap) : decoded.bitmap
     const chunks = functions.mtmd_input_chunks_init()
     try {
-      // one `mtmd_input_part` without text, and the list of them
+      // one `mtmd_input_part` without text, and a list of this part
       const part = new BigUint64Array(new ArrayBuffer(16))
       part[1] = bitmap
       const list = new BigUint64Array(new ArrayBuffer(8)).fill(addressOf(part) ?? 0n)
       const tokenize = functions.mtmd_tokenize_from_parts
       const result = await runAsync(tokenize, this.context, chunks, list, 1, false)
-      // the list names its address alone: until here the collector must not take it
+      // the list only contains the part's address, so this reference keeps the part from being collected before
       void part.length
       if (result !== 0) throw new UnreadableFile(`libmtmd cannot prepare this file (${result})`)
       for (let index = 0; index < functions.mtmd_input_chunks_size(chunks); index++) {
@@ -128,7 +128,7 @@ export class MediaLibrary {
     }
   }
 
-  /** The image at low detail, in place of it. */
+  /** Replaces an image with a smaller one of low detail, if it is larger; frees the original then. */
   #shrunk(bitmap: NonNullable<Pointer>): NonNullable<Pointer> {
     const functions = this.functions
     if (functions.mtmd_bitmap_is_audio(bitmap)) return bitmap
@@ -177,5 +177,5 @@ export class MediaLibrary {
   }
 }
 
-/** The file is to blame, not the encoder. */
+/** The error if a file cannot be read, as opposed to a failure of the encoder. */
 export class UnreadableFile extends Error {}

@@ -1,6 +1,6 @@
 /**
- * What a field or an argument is in C: enumerations and ids are `int32`, every pointer but that to a
- * text is `pointer`, and structs passed by value have their C name.
+ * The C type of a field or an argument: enumerations and ids are `int32`, pointers are `pointer` except those to texts,
+ * and structs that are passed by value have their C name.
  */
 export type CType =
   | 'void'
@@ -16,7 +16,7 @@ export type CType =
   | 'bool[512]'
   | StructName
 
-/** The structs that cross over, by their C names. */
+/** The C names of the structs that are passed to or from llama.cpp. */
 export type StructName = keyof typeof structs
 
 /** The fields of each struct in the order of `llama.h` and `ggml.h` of llama.cpp v0.5.0. */
@@ -139,7 +139,7 @@ interface Values {
   'bool[512]': readonly boolean[]
 }
 
-/** What a C type is in JavaScript. */
+/** The JavaScript type of a C type. */
 export type Value<T extends CType> = T extends StructName
   ? { -readonly [F in keyof (typeof structs)[T]]: FieldValue<(typeof structs)[T][F]> }
   : T extends keyof Values

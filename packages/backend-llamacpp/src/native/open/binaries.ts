@@ -5,7 +5,7 @@ import process from 'node:process'
 import { attempt } from '@cllm/core'
 import { type GpuKind, nodeLlamaCppVersion } from '../native.js'
 
-/** llama.cpp's libraries with node-llama-cpp's addon. */
+/** The files of node-llama-cpp's addon, which lie beside llama.cpp's libraries. */
 export interface Binary {
   /** The addon. */
   readonly file: string
@@ -15,7 +15,7 @@ export interface Binary {
 
 const systems: Readonly<Partial<Record<string, string>>> = { darwin: 'mac', win32: 'win' }
 
-/** GPUs that there are packages for, in the order in which they are tried. */
+/** The kinds of GPUs that there are packages for, in the order in which they are tried. */
 const kinds: Readonly<Partial<Record<string, readonly GpuKind[]>>> = {
   'linux-x64': ['cuda', 'vulkan'],
   'mac-arm64': ['metal'],
@@ -25,12 +25,12 @@ const kinds: Readonly<Partial<Record<string, readonly GpuKind[]>>> = {
 const machineName = (platform: string, arch: string): string =>
   `${systems[platform] ?? platform}-${arch === 'arm' ? 'armv7l' : arch}`
 
-/** GPUs that there is a library of llama.cpp for on such a machine, by default this one. */
+/** The kinds of GPUs that llama.cpp has a library for, on this machine by default. */
 export function gpuKinds(platform: string = process.platform, arch: string = process.arch) {
   return kinds[machineName(platform, arch)] ?? []
 }
 
-/** The npm packages with the library for a GPU of such a machine, or for its CPU: the one with Metal is for both. */
+/** The npm packages with the library for a machine's GPU, or for its CPU: the package with Metal serves both. */
 export function binaryPackages(
   kind: GpuKind | 'cpu',
   platform: string = process.platform,
@@ -43,10 +43,10 @@ export function binaryPackages(
 }
 
 /**
- * Where the library for a GPU or the CPU is; undefined: nowhere. It is looked for beside this package, beside what
- * brings such libraries, and in a folder.
+ * Finds the library for a GPU or the CPU; undefined: it is not installed. Looks beside this package, beside packages
+ * that depend on such libraries, and in a folder.
  *
- * @param folder - with `node_modules`
+ * @param folder - a folder with `node_modules`
  */
 export function findBinary(kind: GpuKind | 'cpu', folder?: string): Binary | undefined {
   const [name = '', older] = binaryPackages(kind)
@@ -60,18 +60,18 @@ export function findBinary(kind: GpuKind | 'cpu', folder?: string): Binary | und
   }
 }
 
-/** The folders with packages, seen from here. Node.js itself remembers what it did not find. */
+/** The folders in which Node.js looks for a package. Searched by hand, as Node.js caches what it did not find. */
 function moduleFolders(name: string): string[] {
   const own = createRequire(import.meta.url)
   const folders = own.resolve.paths(name) ?? []
   for (const other of ['node-llama-cpp', '@cllm/linux-arm64/package.json']) {
     const paths = attempt(() => createRequire(own.resolve(other)).resolve.paths(name))
-    folders.push(...(paths ?? [])) // none where it is not installed
+    folders.push(...(paths ?? [])) // none if it is not installed
   }
   return folders
 }
 
-/** The folder with a package's libraries, if it is there in the version that is known here. */
+/** The folder with a package's libraries, if the package is installed in the expected version. */
 function binsIn(modules: readonly string[], name: string): string | undefined {
   const roots = modules.map((folder) => join(folder, name))
   const root = roots.find((folder) => versionIn(folder) === nodeLlamaCppVersion)
@@ -84,17 +84,17 @@ export const versionIn = (folder: string): unknown =>
     () => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { version?: unknown },
   )?.version
 
-/** The library for the GPU that computes in this process; undefined: there is none, or it is part of another. */
+/** The loaded library for the GPU in use; undefined: no GPU is used, or its code is part of another library. */
 export function loadedGpuLibrary(gpu: GpuKind | false, paths?: readonly string[]) {
   if (gpu === false) return undefined
   const pattern = new RegExp(`[\\\\/](?:lib)?ggml-${gpu}\\.(?:so|dylib|dll)$`)
   return (paths ?? sharedObjects()).find((path) => pattern.test(path))
 }
 
-/** The files of all libraries in this process. */
+/** The files of all libraries that this process has loaded. */
 export function sharedObjects(): readonly string[] {
   const report: NodeJS.ProcessReport & { excludeNetwork?: boolean } = process.report
-  report.excludeNetwork = true // else it looks up the names of peers
+  report.excludeNetwork = true // otherwise it looks up the host names of connections
   const { sharedObjects } = report.getReport() as unknown as { sharedObjects: readonly string[] }
   return sharedObjects
 }

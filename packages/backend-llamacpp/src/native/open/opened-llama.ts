@@ -14,22 +14,22 @@ import {
 } from '../native.js'
 import type { Llama, LlamaLogLevel } from '../node-llama-cpp.js'
 
-/** llama.cpp as it was opened. */
+/** llama.cpp after it was opened. */
 export interface OpenedLlama extends Pick<
   LlamaRuntime,
   'gpu' | 'mathCores' | 'freeMemory' | 'gpuNames'
 > {
   readonly bindings: Bindings
-  /** node-llama-cpp itself, which is loaded where it is needed. */
+  /** Loads node-llama-cpp itself, which not all uses need. */
   llama(): Promise<Llama>
 }
 
-/** Where a line of llama.cpp's log goes. */
+/** Receives a line of llama.cpp's log. */
 type LlamaLog = (isError: boolean, message: string) => void
 
-/** What is called on node-llama-cpp's addon to open it. */
+/** The functions of node-llama-cpp's addon that open it. */
 interface AddonStart {
-  /** Whether it was before: a second logger would get nothing. */
+  /** Returns whether the addon was already marked as loaded: then a second logger would receive nothing. */
   markLoaded(): boolean
   setLogger(log: (level: number, message: string) => void): void
   setLoggerLogLevel(level: number): void
@@ -41,25 +41,24 @@ interface AddonStart {
   init(): Promise<unknown>
 }
 
-/** What the kernel shows of a GPU: NVIDIA's (of Jetsons, too), DRM's, AMD's compute, that of WSL. */
+/** The kernel's device files of GPUs: NVIDIA's (including Jetson's), DRM's, AMD's compute device, and WSL's. */
 const devices = ['nvidiactl', 'nvidia0', 'nvhost-ctrl-gpu', 'dri', 'kfd', 'dxg']
 
-/** Of the addon's levels: none, fatal, error, warning, information, log, debug. */
+/** Two of the addon's log levels, which are: none, fatal, error, warning, information, log, debug. */
 const information = 4
 const worstErrors = 2
 
-/** Whether this machine surely has no GPU; known on Linux alone. */
+/** Whether this machine certainly has no GPU; only known on Linux. */
 export function hasNoGpu(platform = process.platform, exists = existsSync): boolean {
   return platform === 'linux' && !devices.some((name) => exists(`/dev/${name}`))
 }
 
-/** Loads an addon. */
 const loadAddon = ({ file }: Binary): object => createRequire(import.meta.url)(file) as object
 
 /**
- * Opens llama.cpp for the CPU by the addon alone: loading node-llama-cpp takes CPU time at each start of an
- * engine, and is of use for GPUs.
- * @throws CllmError `invalid_configuration` where the library is missing or does not work
+ * Opens llama.cpp for the CPU with the addon alone: loading node-llama-cpp takes CPU time at each start of an engine,
+ * and is only needed for GPUs.
+ * @throws CllmError `invalid_configuration` if the library is missing or does not work
  */
 export async function openForCpu(log: LlamaLog): Promise<OpenedLlama> {
   const binary = findBinary('cpu')
@@ -77,12 +76,12 @@ export async function openForCpu(log: LlamaLog): Promise<OpenedLlama> {
     },
     gpuNames: async () => [],
     llama: async () =>
-      // It was initialized, and a second logger would get nothing.
+      // The addon is initialized already, and a second logger would receive nothing.
       await createLlama({ bindings: addon, bindingPath: binary.file }, log, true),
   }
 }
 
-/** @throws what Node.js says of a file that it cannot load */
+/** @throws the error of Node.js if it cannot load the file */
 async function startAddon(binary: Binary, log: LlamaLog): Promise<AddonStart> {
   const addon = loadAddon(binary) as AddonStart
   if (!addon.markLoaded()) {
@@ -99,8 +98,8 @@ async function startAddon(binary: Binary, log: LlamaLog): Promise<AddonStart> {
 }
 
 /**
- * Opens it for a GPU, through node-llama-cpp.
- * @param folder - where the library is looked for, too
+ * Opens llama.cpp for a GPU, through node-llama-cpp.
+ * @param folder - a further folder in which to look for the library
  * @throws CllmError `invalid_configuration` that says what is missing
  */
 export async function openForGpu(
@@ -135,14 +134,14 @@ export async function openForGpu(
   }
 }
 
-/** An addon and what stands beside it, as node-llama-cpp takes them. */
+/** An addon and the paths of its files, in the form that node-llama-cpp takes. */
 interface AddonParts {
   readonly bindings: object
   readonly bindingPath: string
   readonly extBackendsPath?: string | undefined
 }
 
-/** node-llama-cpp on an addon. */
+/** Makes node-llama-cpp's `Llama` from a loaded addon. */
 async function createLlama(parts: AddonParts, log: LlamaLog, isOpen = false): Promise<Llama> {
   const { Llama, LlamaLogLevel: levels } = await import('../node-llama-cpp.js')
   const create = (Llama as unknown as { _create?: (parts: object) => Promise<Llama> })._create
@@ -160,7 +159,7 @@ async function createLlama(parts: AddonParts, log: LlamaLog, isOpen = false): Pr
   })
 }
 
-/** Bytes to leave free of a memory, as node-llama-cpp does by default. */
+/** The bytes of a memory to leave free, the same as node-llama-cpp's default. */
 const paddingOf =
   (share: number, mostGiB: number): ((bytes: number) => number) =>
   (bytes) =>
@@ -191,7 +190,7 @@ function noGpu(kind: GpuKind, cause?: unknown): CllmError {
   })
 }
 
-/** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */
+/** The layers to put on the GPU; −1: all. For `auto`, node-llama-cpp computes how many fit beside the slots. */
 export async function gpuLayersOf(
   runtime: OpenedLlama,
   options: LoadModelOptions,
@@ -207,7 +206,7 @@ export async function gpuLayersOf(
   const resolved = await insights.configurationResolver.resolveModelGpuLayersV2(fit, {
     ignoreMemorySafetyChecks: ignoreMemory,
     useMmap: mmap,
-    // as node-llama-cpp does without it, less the reserve
+    // the same as node-llama-cpp's default, minus the reserve
     async getVramState() {
       const { total, free } = await llama.getVramState()
       return { total, free: Math.max(0, free - llama.vramPaddingSize - gpuReserve) }
