@@ -6,26 +6,26 @@ import { refused } from '../grammar/refuse.js'
 import { type GrammarStart, TriggerSearch } from '../grammar/trigger-search.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
-/** The bias of what ends generation where it should not: still more than what a grammar forbids. */
+/** The bias of end-of-generation tokens that a request forbids: still above −∞, with which a grammar forbids tokens. */
 const never = -1e9
-/** The least bias of other tokens. */
+/** The lowest bias of other tokens. */
 const least = -1e6
 
 /**
- * Keeps the state of a sequence's grammar where its output is. Where the output is not what was drawn last
- * (a step was tried again, the sequence comes from elsewhere), the state is made anew from the tokens.
+ * Keeps the state of a sequence's grammar up to date with its output. If the output differs from what was drawn last
+ * (after a retried step, or in a sequence from another engine), rebuilds the state from the tokens.
  */
 export class ConstraintTrack {
-  /** The output up to where the state is, or is to be. */
+  /** The output up to the position of the state. */
   readonly #output: TokenId[]
   readonly #grammar: TokenGrammar
   #state: GrammarState | undefined
   readonly #search: TriggerSearch | undefined
-  /** Where the grammar begins to hold, as far as that is known. */
+  /** Where the grammar begins to apply; undefined: not found yet. */
   #start: GrammarStart | undefined
-  /** What begins as its trigger does, and then is something else: all of it is free. */
+  /** Whether the text only looked like the trigger at its beginning: then the grammar does not apply at all. */
   #isFree = false
-  /** How the output is laid out, as far as it was read. */
+  /** The layout (whitespace) of the output, as far as it was read. */
   #layout = new JsonLayout()
   #laidOut = 0
 
@@ -41,14 +41,14 @@ export class ConstraintTrack {
     else this.#search = new TriggerSearch(vocabulary, trigger)
   }
 
-  /** Whether the grammar holds from somewhere within the output on. */
+  /** Whether the grammar only begins to apply at a trigger within the output. */
   get mayBegin(): boolean {
     return this.#search !== undefined
   }
 
   /**
-   * Makes ready for the draw after `position`.
-   * @returns whether the grammar holds there
+   * Prepares the draw after `position`.
+   * @returns whether the grammar applies there
    */
   prepare(position: number, start: number, tokens: readonly TokenId[]): boolean {
     const output = this.#output
@@ -64,7 +64,7 @@ export class ConstraintTrack {
     return this.#state !== undefined
   }
 
-  /** Adds a token to the output; false, and nothing is added, where the grammar does not allow it. */
+  /** Adds a token to the output; returns false, and adds nothing, if the grammar does not allow the token. */
   take(token: TokenId): boolean {
     if (this.#state !== undefined) {
       const next = this.#grammar.after(this.#state, token)
@@ -75,12 +75,12 @@ export class ConstraintTrack {
     return true
   }
 
-  /** The tokens that may come next, a bit for each, where the grammar holds. */
+  /** The tokens that may come next, one bit per token. Only call this while the grammar applies. */
   mask(): Uint32Array {
     return this.#grammar.mask(this.#state!)
   }
 
-  /** What the grammar leaves no choice about behind these tokens: {@link Sampler.forced}. */
+  /** The tokens behind `tokens` that the grammar leaves no choice about: {@link Sampler.forced}. */
   readonly forced: NonNullable<Sampler['forced']> = (tokens, most) => {
     const last = tokens.length - 1
     const start = Math.min(last, this.promptTokens + this.#output.length)
@@ -106,7 +106,7 @@ export class ConstraintTrack {
     this.#isFree = false
   }
 
-  /** The state where the output is; undefined while the grammar does not hold. */
+  /** The state at the end of the output, built from its tokens; undefined while the grammar does not apply. */
   #begin(): GrammarState | undefined {
     if (this.#isFree) return undefined
     this.#start ??= this.#search?.find(this.#output)
@@ -126,18 +126,18 @@ export class ConstraintTrack {
   }
 }
 
-/** Biases of tokens. */
+/** Biases of tokens, as two lists of the same length. */
 export interface Biases {
   readonly tokens: Uint32Array
   readonly values: Float32Array
 }
 
-/** Biases as two lists. */
+/** Converts a map of biases to two lists. */
 export function listed(biases: ReadonlyMap<TokenId, number>): Biases {
   return { tokens: Uint32Array.from(biases.keys()), values: Float32Array.from(biases.values()) }
 }
 
-/** A request's biases where a grammar holds: none of them forbids all that the grammar allows. */
+/** A request's biases while a grammar applies: bounded, so that tokens allowed by the grammar can always be drawn. */
 export function withinGrammar(
   biases: ReadonlyMap<TokenId, number>,
   { endOfGeneration }: Pick<Vocabulary, 'endOfGeneration'>,
@@ -149,7 +149,7 @@ export function withinGrammar(
   return new Map(bounded)
 }
 
-/** The error where nothing that the grammar allows can be drawn. */
+/** The error if no token that the grammar allows can be drawn. */
 export function noneAllowed(): CllmError {
   const reason = 'none of the tokens that this model may write can come next'
   return refused('The constraint cannot be kept to', reason)

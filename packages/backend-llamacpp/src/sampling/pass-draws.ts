@@ -10,19 +10,19 @@ import {
 import { type PreparedDraw, type SamplerFactory, TokenSampler } from './token-sampler.js'
 import { isRefuted } from '../slots/step-batch.js'
 
-/** What a pass leaves for each item of the batch. */
+/** The results of a pass for each item of the batch. */
 interface PassResults {
   readonly outputs: (readonly StepOutput[])[]
   readonly scores: (readonly OutputLogprobs[])[]
   readonly errors: Map<number, CllmError>
 }
 
-/** Threads that draw are woken so long before a pass ends: timers are late by up to a millisecond. */
+/** How long before a pass ends the drawing threads are woken: timers are late by up to a millisecond. */
 const wakeMs = 2
 
 /**
- * Wakes the threads that draw shortly before a pass ends; returns what cancels that.
- * @param endsAt - as forecast; NaN: not known
+ * Wakes the drawing threads shortly before a pass ends; returns a function that cancels it.
+ * @param endsAt - the predicted time; NaN: unknown
  */
 export function announceDraws(
   announce: () => void,
@@ -33,7 +33,7 @@ export function announceDraws(
   return clock.at(endsAt - wakeMs, announce)
 }
 
-/** Prepares the draw of an item's `nth` output, the first one while the threads compute. */
+/** Prepares the draw of an item's `nth` output; for the first one this runs while the pass is computed. */
 export function prepareDraw(item: BatchItem, nth = 0): void {
   const position = item.outputs[nth]
   if (position === undefined) return
@@ -42,10 +42,10 @@ export function prepareDraw(item: BatchItem, nth = 0): void {
 }
 
 /**
- * Draws what the items of a pass want, each with its own sampler, and reads the log probabilities that are
- * wanted. A draw that fails is an error of its item.
+ * Draws the tokens of a pass's items, each with its own sampler, and reads the requested log probabilities. A draw that
+ * fails is an error of its item.
  *
- * @param order - the indexes of the pass's items, as their tokens lie in it
+ * @param order - the indexes of the pass's items, in the order of their tokens in it
  */
 export async function drawPass(
   batch: readonly BatchItem[],
@@ -78,7 +78,7 @@ export async function drawPass(
   if (wantsLogprobs) await readLogprobs(batch, order, results)
 }
 
-/** The first draw of each item; where the likeliest tokens are wanted, each draw lists its own. */
+/** The first draw of each item, except of items that want the draw's likeliest tokens: these draw one by one. */
 function firstDraws(batch: readonly BatchItem[], order: readonly number[]): PreparedDraw[] {
   const draws: PreparedDraw[] = []
   let first = 0
@@ -93,7 +93,11 @@ function firstDraws(batch: readonly BatchItem[], order: readonly number[]): Prep
   return draws
 }
 
-/** @param first - the index in the batch of the item's first token */
+/**
+ * Draws an item's tokens one after the other, until a draft is rejected.
+ * @param first - the index in the batch of the item's first token
+ * @param token - the result of the first draw
+ */
 async function drawSeveral(
   item: BatchItem,
   index: number,
@@ -113,7 +117,7 @@ async function drawSeveral(
     }
     outputs[index] = drawn
   } catch (error) {
-    // What was drawn before stands, as where a draft is refuted: the next step fails, if there is one.
+    // Tokens that were drawn before are kept, as when a draft is rejected; if the error persists, the next step fails.
     if (item.drafts !== undefined && drawn.length > 0) outputs[index] = drawn
     else errors.set(index, CllmError.from(error, 'backend_failed'))
   }
@@ -131,8 +135,8 @@ function samplerOf({ slot, sampler }: BatchItem): TokenSampler {
 }
 
 /**
- * Adds log probabilities to a pass's drawn tokens, and scores known ones, where they are wanted. One
- * after the other: all are read with the same samplers.
+ * Adds the requested log probabilities to a pass's drawn tokens and to given tokens (scores). Reads them one after the
+ * other, as all share a workspace.
  */
 async function readLogprobs(
   batch: readonly BatchItem[],

@@ -10,7 +10,7 @@ import type { ConstraintTrack } from './constraint-track.js'
 
 /** Draws the tokens of one sequence from the logits of the context's last forward pass. */
 export abstract class TokenSampler implements Sampler {
-  /** Of its constraint. */
+  /** The tokens that the constraint leaves no choice about. */
   declare forced?: NonNullable<Sampler['forced']>
   /**
    * Prepares the draw of the token after `position`, while the threads compute.
@@ -18,13 +18,13 @@ export abstract class TokenSampler implements Sampler {
    */
   abstract prepare(position: number, start: number, tokens: readonly TokenId[]): void
   /**
-   * Draws from the logits of the batch's token with this index; negative when there are none.
-   * @param likeliest - so many of the likeliest tokens of the draw are kept for {@link drawn}
+   * Draws from the logits of the batch's token with this index; negative if there are no logits.
+   * @param likeliest - the number of the draw's likeliest tokens to keep for {@link drawn}
    */
   abstract draw(index: number, likeliest?: number): TokenId | Promise<TokenId>
-  /** How likely tokens were in the last draw at this index: what it was asked to keep. */
+  /** The log probabilities that the last draw at this index was asked to keep. */
   drawn?(index: number): OutputLogprobs | undefined
-  /** The model's own distribution at that index: of a token, and of the `count` likeliest. */
+  /** The log probabilities in the model's own distribution at this index: of a token, and of the `count` likeliest. */
   abstract logprobs(
     index: number,
     token: TokenId,
@@ -33,36 +33,37 @@ export abstract class TokenSampler implements Sampler {
   abstract dispose(): void
 }
 
-/** What a sampler has beside its parameters. */
+/** The parts of a sampler besides its parameters. */
 export interface SamplerParts {
   readonly constraint?: ConstraintTrack
-  /** Of plug-ins, in their order; default: none. */
+  /** The logit processors of plug-ins, in order; default: none. */
   readonly processors?: readonly LogitProcessor[]
 }
 
 /** A draw that a sampler has been prepared for. */
 export interface PreparedDraw {
   readonly sampler: TokenSampler
-  /** Of the token in the batch whose logits it draws from. */
+  /** The index in the batch of the token whose logits it draws from. */
   readonly index: number
 }
 
 /** Makes the samplers of one context. */
 export interface SamplerFactory {
-  /** Whether its samplers see all logits, as the capability `samplers` says. */
+  /** Whether its samplers see all logits; reported as the capability `samplers`. */
   readonly seesLogits: boolean
   create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): TokenSampler
-  /** Makes draws of a pass together, for the samplers to give out, where this is quicker than one by one. */
+  /** Makes the draws of a pass in several threads if that is faster; the samplers then return them. */
   readonly drawAhead?: ((draws: readonly PreparedDraw[]) => void) | undefined
-  /** Threads that make them; `announce` says that draws come soon: undefined where the last gained nothing by it. */
+  /** The threads for that. `announce` wakes them before draws come; undefined if the last draws did not use them. */
   readonly threads?: { readonly announce: (() => void) | undefined } | undefined
   dispose(): void | Promise<void>
 }
 
 /**
- * All tokens of a sequence up to `position`, in the list of those that its sampler knows.
+ * All tokens of a sequence up to `position`, which replace the content of the list `known`.
+ * @param known - the tokens that the sampler knows
  * @param tokens - the tokens of the batch item, starting at position `start`
- * @throws CllmError `backend_failed` when tokens before `start` are not known
+ * @throws CllmError `backend_failed` if tokens before `start` are not known
  */
 export function knownTokens(
   known: TokenId[],

@@ -2,41 +2,40 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
 import { type Logger, type SamplingParams, type TokenId, attempt } from '@cllm/core'
 import { type QueuedDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 
-/** Fewer draws are made sooner than another thread has woken. */
+/** The fewest draws to share: fewer take less time than waking another thread. */
 const leastDraws = 3
-/** A draw takes a fraction of a millisecond. */
+/** How long to wait for another thread's draw, which normally takes a fraction of a millisecond. */
 const patienceMs = 5000
 
 /**
- * What a sequence's draws depend on beside the logits and the position, where neither earlier tokens nor processors
- * count: such a draw can be made in any thread. Of a grammar it is the first try.
+ * The settings of a sequence's draws if these depend on nothing else but the logits and the position, not on earlier
+ * tokens or processors: any thread can make such draws. With a grammar, this is the first try.
  */
 export interface PlainDrawSettings {
   readonly params: SamplingParams
-  /** What is added to the logits of single tokens. */
+  /** Added to the logits of single tokens. */
   readonly biases?: { readonly tokens: Uint32Array; readonly values: Float32Array }
 }
 
-/** What a thread that draws is started with. */
+/** The data with which a drawing thread is started. */
 export interface DrawWorkerData {
   readonly queue: SharedArrayBuffer
   readonly vocabularySize: number
   readonly samplers: MessagePort
 }
 
-/** Tells a thread of a sampler, or that there is none any more. */
+/** Tells a thread about a new sampler, or without `settings` that it was removed. */
 export interface SamplerMessage {
   readonly sampler: number
   readonly settings?: PlainDrawSettings
 }
 
-/** A draw, and how this thread makes it. */
+/** A draw with the function that makes it in this thread. */
 export interface SharedDraw extends QueuedDraw {
-  /** Not called where another thread has drawn. */
+  /** Not called if another thread makes the draw. */
   draw(): TokenId
 }
 
-/** One of the threads. */
 interface DrawThread {
   readonly worker: Worker
   readonly samplers: MessagePort
@@ -44,20 +43,20 @@ interface DrawThread {
 }
 
 /**
- * Threads that draw together with this one, while nothing else computes: where a GPU makes a forward
- * pass in a few milliseconds, drawing 32 tokens one after the other takes as long. They start with the
- * first draws that are worth it.
+ * Threads that share the draws with this one while nothing else computes: if a GPU computes a forward pass in a few
+ * milliseconds, drawing 32 tokens one after the other takes as long. They start with the first draws that are worth
+ * sharing.
  */
 export class DrawThreads {
   readonly #queue = new SharedDrawQueue()
   #workers: readonly DrawThread[] | undefined
   #isBroken = false
-  /** Of the samplers that the threads have not been told of. */
+  /** The settings of the samplers that the threads do not know yet. */
   readonly #untold = new Map<number, PlainDrawSettings>()
-  /** Samplers that they were told of and that have been removed. */
+  /** Removed samplers that the threads still know. */
   #removed: number[] = []
   #samplers = 0
-  /** Threads that the last draws woke; 0: they were made alone. */
+  /** The number of threads that the last draws woke; 0: this thread drew alone. */
   #woken = 0
   readonly #wake = (): void => this.#queue.announce(this.#woken)
 
@@ -68,7 +67,7 @@ export class DrawThreads {
     private readonly logger: Logger,
   ) {}
 
-  /** Makes a sampler known, whose draws any thread may make; returns its number. */
+  /** Registers a sampler whose draws any thread may make; returns its number. */
   add(settings: PlainDrawSettings): number {
     const sampler = ++this.#samplers
     this.#untold.set(sampler, settings)
@@ -79,12 +78,12 @@ export class DrawThreads {
     if (!this.#untold.delete(sampler)) this.#removed.push(sampler)
   }
 
-  /** Says that draws come soon: as many threads wake up as the last draws have woken. Undefined: those were made alone. */
+  /** Wakes as many threads as the last draws, as draws come soon. Undefined: this thread made the last draws alone. */
   get announce(): (() => void) | undefined {
     return this.#woken > 0 ? this.#wake : undefined
   }
 
-  /** Draws all: {@link notDrawn} where a thread could not; undefined where they are too few to be worth it. */
+  /** Makes all draws; {@link notDrawn} for one that failed. Undefined if they are not worth sharing, or cannot be shared. */
   draw(draws: readonly SharedDraw[]): TokenId[] | undefined {
     const { mostDraws } = SharedDrawQueue
     this.#woken = 0
@@ -103,8 +102,8 @@ export class DrawThreads {
   }
 
   /**
-   * Resolves when the threads have ended and read no logits any more. They end by themselves: one that is ended
-   * from outside while it loads the library for native calls takes the process with it.
+   * Resolves when the threads have ended, and so read no logits any more. They end by themselves: terminating a thread
+   * while it loads the library for native calls would end the process.
    */
   async dispose(): Promise<void> {
     this.#isBroken = true
@@ -136,8 +135,8 @@ export class DrawThreads {
   }
 
   /**
-   * Tells the threads what they need for these draws. They read it when they draw: what is only ever drawn
-   * here would pile up before them.
+   * Tells the threads about samplers that these draws use. Threads only read messages when they draw, so messages about
+   * samplers whose draws are never shared would pile up.
    */
   #tellOf(draws: readonly SharedDraw[]): void {
     for (const sampler of this.#removed) this.#tell({ sampler })
@@ -157,7 +156,7 @@ export class DrawThreads {
     }
   }
 
-  /** From here on this thread draws alone. */
+  /** Stops sharing: from now on this thread draws alone. */
   #break(error: unknown): void {
     if (this.#isBroken) return
     this.#isBroken = true

@@ -1,4 +1,5 @@
-// Each thread loads these anew: nothing that imports all of @cllm/core, which takes ten times the time and memory.
+// Each thread loads these modules anew, so none may import all of @cllm/core, which takes ten times the time and
+// memory.
 import { receiveMessageOnPort, workerData } from 'node:worker_threads'
 import koffi from 'koffi'
 import type { DrawWorkerData, PlainDrawSettings, SamplerMessage } from './draw-threads.js'
@@ -9,7 +10,7 @@ import { VocabularyScan } from '../chain/scan/vocabulary-scan.js'
 import { DrawRandom } from '../chain/steps/draws.js'
 import { addBiases } from '../chain/steps/logit-changes.js'
 
-/** Draws with the others, round after round, until the queue is closed. */
+/** Takes part in each round of draws until the queue is closed. */
 function work({ queue: memory, vocabularySize: size, samplers: port }: DrawWorkerData): void {
   const queue = new SharedDrawQueue(memory)
   const scan = new VocabularyScan(size)

@@ -2,38 +2,38 @@ import { performance } from 'node:perf_hooks'
 
 /** A draw that any thread can make. */
 export interface QueuedDraw {
-  /** Which sampler draws. */
+  /** The number of the sampler that draws. */
   readonly sampler: number
   readonly position: number
-  /** Where the logits are in this process's memory. */
+  /** The address of the logits in this process's memory. */
   readonly address: bigint
 }
 
-/** Which of the control numbers is which. */
+/** The indexes of the control numbers: the round that has begun, the ticket, and the draws that are not made yet. */
 const signalAt = 0
 const ticketAt = 1
 const leftAt = 2
 const controls = 4
-/** As many as are written down at once; a ticket has room for twice as many. */
+/** The most draws in a round; a ticket has room for twice as many. */
 const mostDraws = 120
-/** Looks at the draws that are left before a thread sleeps: some microseconds. */
+/** How often a thread polls for the end of the draws before it sleeps: a few microseconds in all. */
 const looks = 5000
 
-/** How long a thread that was woken watches for the next round before it sleeps again. */
+/** How long a woken thread polls for the next round before it sleeps again. */
 const watchMs = 3
 
-/** In place of a round: there are no more. */
+/** Stands in place of a round's number: there are no more rounds. */
 const closed = -1
 
-/** Written in place of a token by a thread that could not draw it. */
+/** Stands in place of a token if the draw failed. */
 export const notDrawn = -1
 
 /**
- * Draws that several threads make together, in memory that they share: one thread writes them down, all
- * take the next one until none is left.
+ * A queue of draws in memory that several threads share: one thread writes the draws, then all threads take one after
+ * the other until none is left.
  *
- * A ticket has the number of the round, of its draws, and of the next draw in one integer, so that a
- * thread that comes late takes nothing of a later round for a draw of its own.
+ * A ticket holds the number of the round, the number of its draws, and the next draw in one integer, so that a late
+ * thread cannot mistake a draw of a later round for one of its own round.
  */
 export class SharedDrawQueue {
   static readonly mostDraws = mostDraws
@@ -44,7 +44,7 @@ export class SharedDrawQueue {
   readonly #tokens: Int32Array
   readonly #addresses: BigUint64Array
 
-  /** @param memory - of a queue in another thread; default: a new one */
+  /** @param memory - the memory of a queue in another thread; default: a new queue */
   constructor(memory?: SharedArrayBuffer) {
     this.memory = memory ?? new SharedArrayBuffer(4 * controls + (3 * 4 + 8) * mostDraws)
     this.#control = new Int32Array(this.memory, 0, controls)
@@ -57,7 +57,7 @@ export class SharedDrawQueue {
     this.#tokens = tokens!
   }
 
-  /** Begins a round; the round before is over. Wakes up to `threads` threads. */
+  /** Begins a round and wakes up to `threads` threads. The previous round must be over. */
   begin(draws: readonly QueuedDraw[], threads: number): void {
     for (const [nth, { sampler, position, address }] of draws.entries()) {
       this.#samplers[nth] = sampler
@@ -71,12 +71,12 @@ export class SharedDrawQueue {
     Atomics.notify(this.#control, signalAt, threads)
   }
 
-  /** Wakes up to `threads` threads that sleep, as a round begins soon: waking takes as long as a draw. */
+  /** Wakes up to `threads` sleeping threads before a round begins, as waking takes as long as a draw. */
   announce(threads: number): void {
     Atomics.notify(this.#control, signalAt, threads)
   }
 
-  /** Sleeps until a round begins that is not the round `known`; returns which one, or undefined at the end. */
+  /** Sleeps until a round other than `known` begins; returns its number, or undefined after {@link close}. */
   waitForRound(known: number): number | undefined {
     const isKnown = (): boolean => Atomics.load(this.#control, signalAt) === known
     while (isKnown()) {
@@ -88,7 +88,7 @@ export class SharedDrawQueue {
     return round === closed ? undefined : round
   }
 
-  /** Begins no more rounds. */
+  /** Ends the queue: threads that wait for a round stop waiting. */
   close(): void {
     Atomics.store(this.#control, signalAt, closed)
     Atomics.notify(this.#control, signalAt)
@@ -110,7 +110,7 @@ export class SharedDrawQueue {
     }
   }
 
-  /** Waits until all draws of the round are made; false where they are not after `patienceMs`. */
+  /** Waits until all draws of the round are made; returns false if none ends within `patienceMs`. */
   waitForAll(patienceMs: number): boolean {
     for (let look = 0; look < looks; look++) {
       if (Atomics.load(this.#control, leftAt) === 0) return true
@@ -122,7 +122,7 @@ export class SharedDrawQueue {
     }
   }
 
-  /** What the `nth` draw of the round gave. */
+  /** The result of the round's `nth` draw. */
   token(nth: number): number {
     return this.#tokens[nth]!
   }

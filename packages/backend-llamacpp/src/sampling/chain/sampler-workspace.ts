@@ -6,15 +6,15 @@ import type { BreakerVocabulary } from './steps/logit-changes.js'
 import type { LogitsContext } from '../../native/native-context.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 
-/** Tokens this much less likely than the likeliest add nothing that a logarithm of the sum shows. */
+/** Tokens whose logit is this far below the largest are left out of the sum, whose logarithm they hardly change. */
 const negligible = 26
 
-/** The least logarithm of a probability that counts: llama.cpp's single precision has none below. */
+/** The lowest log probability that counts: llama.cpp's single precision has no lower one. */
 const least = -87
 
 /**
- * What the draws of a model work on, one after the other: about 30 bytes for each entry of the
- * vocabulary, shared by all of its samplers.
+ * The memory in which a model's draws are made, one after the other: about 30 bytes for each entry of the vocabulary,
+ * shared by all samplers.
  */
 export class SamplerWorkspace {
   readonly scan: VocabularyScan
@@ -22,7 +22,7 @@ export class SamplerWorkspace {
   readonly random = new DrawRandom()
   readonly breakers: BreakerVocabulary
 
-  /** @param context - whose logits are drawn from */
+  /** @param context - the context whose logits are drawn from */
   constructor(
     readonly context: Pick<LogitsContext, 'logits' | 'logitsAddress'>,
     readonly vocabulary: Vocabulary,
@@ -31,17 +31,17 @@ export class SamplerWorkspace {
     this.scan = new VocabularyScan(vocabulary.size)
     this.candidates = new Candidates(this.scan)
     this.breakers = {
-      // what stands for an image is no token of the vocabulary
+      // the placeholder ids of images are outside the vocabulary
       bytes: (token) => (token < vocabulary.size ? vocabulary.bytes(token) : new Uint8Array(0)),
       encode: (text) => tokenizer.encode(text, { addBos: false, special: false }),
     }
   }
 
   /**
-   * How likely tokens are by the model's own distribution.
-   * @param logits - as the model gave them
-   * @param token - the one that was drawn
-   * @param count - how many of the likeliest tokens are listed as well
+   * The log probabilities of tokens in the model's own distribution.
+   * @param logits - the model's unchanged logits
+   * @param token - the drawn token
+   * @param count - the number of the likeliest tokens to list, too
    */
   rawLogprobs(logits: Float32Array, token: TokenId, count: number): OutputLogprobs {
     const { scan, candidates } = this
@@ -54,17 +54,17 @@ export class SamplerWorkspace {
   }
 
   /**
-   * How likely tokens were in the last draw: after all of its steps, at its temperature. Changes what
-   * candidates there are.
-   * @param temperature - of that draw
-   * @param token - the one that was drawn
-   * @param count - how many of the likeliest tokens are listed as well
+   * The log probabilities of tokens in the last draw: after all of its steps, at its temperature. Changes the
+   * candidates.
+   * @param temperature - the draw's temperature
+   * @param token - the drawn token
+   * @param count - the number of the likeliest tokens to list, too
    */
   drawnLogprobs(temperature: number, token: TokenId, count: number): OutputLogprobs {
     const { scan, candidates } = this
     const { largest } = candidates
     const shift = Math.fround(largest / temperature)
-    // a draw from this one alone leaves nothing to chance
+    // the likeliest token was certain
     if (!Number.isFinite(shift)) return { logprob: 0, top: [{ token, logprob: 0 }].slice(0, count) }
     const own = scan.logits[token]!
     const total = candidates.isWhole
