@@ -191,6 +191,10 @@ export const hostileSchemas: Readonly<Record<string, JsonSchema>> = {
     type: 'object',
     patternProperties: Object.fromEntries(list(5, (nth) => [`${letter(nth)}.*z`, {}])),
   },
+  '4,000 patterns of names': {
+    enum: [1],
+    patternProperties: Object.fromEntries(list(4000, (nth) => [`^p${nth}`, {}])),
+  },
   'a cycle of references': chain(3, () => ({ $ref: '#/$defs/p0' })),
   'a cycle in allOf': { $ref: '#/$defs/a', $defs: { a: { allOf: [{ $ref: '#/$defs/a' }] } } },
   '2^30 of allOf': chain(30, (next) => ({ allOf: [next, next] })),

@@ -247,7 +247,7 @@ function patternedOf(places: Conjunction): ReadonlyMap<string, Conjunction> {
   const patterns = namesIn(places, 'patternProperties')
   places[0]?.spend(patterns.size * places.length)
   const saidBy = (place: Place, pattern: string): readonly Place[] =>
-    namesIn([place], 'patternProperties').has(pattern)
+    Object.hasOwn((place.schema as SchemaObject).patternProperties ?? {}, pattern)
       ? [place.child('patternProperties', pattern)]
       : place.own('additionalProperties')
   const all = (pattern: string) => places.flatMap((place) => saidBy(place, pattern))
