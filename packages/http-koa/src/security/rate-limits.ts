@@ -159,7 +159,7 @@ export class TokenSums {
     private readonly clock: Clock,
   ) {}
 
-  /** Counts tokens of a key within {@link flushMs}. */
+  /** Counts tokens of a key within `flushMs` milliseconds. */
   add(key: string, tokens: number): void {
     if (this.#sums.size === 0) this.clock.at(this.clock.now() + flushMs, () => this.#flush())
     this.#sums.set(key, (this.#sums.get(key) ?? 0) + tokens)

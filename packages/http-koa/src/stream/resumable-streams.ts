@@ -69,7 +69,7 @@ export class StreamSession implements StreamWriter {
   #readers = 0
 
   /**
-   * @param key - its API key's name and its id, by {@link keyOf}
+   * @param key - its API key's name and its id, as `keyOf` joins them
    * @param left - fires when its first client has left; absent: it is computed without a client on purpose
    * @param onReaderLeft - called when a later reader has left
    * @param startedAt - milliseconds of the clock

@@ -19,7 +19,7 @@ interface Job {
   readonly reject: (error: CllmError) => void
 }
 
-/** The {@link Embeddings}. */
+/** The engine's `Embeddings`. */
 export const EMBEDDINGS = tokens.token<Embeddings>('Embeddings')
 
 /**

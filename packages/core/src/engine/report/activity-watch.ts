@@ -32,7 +32,7 @@ const patienceMs = 5000
 
 type Open = { -readonly [Key in keyof ActivitySpan]: ActivitySpan[Key] }
 
-/** The {@link ActivityWatch}: records what requests do, for a live view. */
+/** The engine's `ActivityWatch`: records what requests do, for a live view. */
 export const ACTIVITY = tokens.token<ActivityWatch>('Activity')
 
 /**
