@@ -41,7 +41,7 @@ export class PlainTextGuard {
   /**
    * Replaces the texts of control tokens in all strings of a value.
    * @throws CllmError `invalid_request` if there are some and the value uses all 6,400 characters for private use, so
-   * that   none is left to mark them
+   * that none is left to mark them
    */
   hide<T>(value: T): HiddenText<T> {
     const texts: string[] = []

@@ -6,7 +6,7 @@ for (const [byte, character] of byteAlphabet.entries()) spelled[character.charCo
 
 /** The byte that a character spells in byte-level vocabularies; negative: none. */
 export const spelledByte = (code: number): number => spelled[code] ?? -1
-/** The byte of an ASCII character; negative for characters of several bytes. */
+/** The byte of an ASCII character, or of the space that ▁ stands for; negative for all other characters. */
 export const plainByte = (code: number): number =>
   code < 0x80 ? code : code === 0x2581 ? 0x20 : -1
 
