@@ -58,9 +58,13 @@ async function* yielding(
     batchScope.run(true, () => client.submit(next, { signal: left })),
   )
   const entry = new InFlightRequest(request.id ?? '', request, clock.now())
-  for (;;) {
+  for (let parts = 0; ; parts++) {
     entry.pause(clock.now())
-    await throttle.released(signal)
+    // The observers of an earlier part know that the request goes on: it is submitted even if it was cancelled since, so
+    // that they are told its end.
+    await throttle.released(signal).catch((error: unknown) => {
+      if (parts === 0) throw error
+    })
     entry.resume(clock.now())
     const leaving = new AbortController()
     const stopWatching = throttle.onThrottled(() => leaving.abort(goesOn))

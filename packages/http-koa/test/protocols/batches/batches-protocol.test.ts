@@ -665,6 +665,21 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   t.ok(Math.max(...besides) <= 1, 'nothing ran beside the others')
   t.equal(ends.filter((error) => error === goesOn).length, 3)
   t.equal(ends.filter((error) => error === undefined).length, 4)
+
+  const leaving = new AbortController()
+  const left = collect(lines.submit(request, { signal: leaving.signal }))
+  await drive(clock, pause(clock, 55))
+  const visitor = throttle.onSubmit()
+  await drive(clock, pause(clock, 55))
+  t.equal(ends.at(-1), goesOn)
+  leaving.abort()
+  await t.rejects(drive(clock, left), { code: 'cancelled' })
+  t.match(
+    ends.slice(8),
+    [{ code: 'cancelled' }],
+    'one that is cancelled while it pauses is told of',
+  )
+  visitor.onEnd(clock.now())
 })
 
 t.test('what a batch embeds waits for clients, too', async (t) => {
