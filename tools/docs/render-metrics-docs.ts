@@ -8,8 +8,8 @@ const intro = `# Metrics
 buckets are vLLM's where the meaning is the same, behind \`cllm_\`. Times are seconds. Every metric has the label
 \`model_name\`; histograms of requests have \`policy\`; further labels stand in parentheses. Counters continue when an
 engine restarts or a model is loaded again. While no request runs, \`cllm_prompt_tokens_total\` and
-\`cllm_generation_tokens_total\` are the usage of all answers, and queue, prefill and decode time add up to arrival to
-last token.
+\`cllm_generation_tokens_total\` are the usage of all uninterrupted answers, and queue, prefill and decode time add up to
+arrival to last token.
 
 \`GET /metrics/load\` needs no key and has only ${loadMetrics.map((name) => `\`${name}\``).join(', ')},
 for endpoint pickers and autoscalers ([cluster.md](cluster.md#kubernetes)). It asks an engine at most every 20 ms, workers
