@@ -10,7 +10,7 @@ import type {
 } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import type { Figures, LabelledFigure } from './create-metrics.js'
-import { figuresOf, loadOf } from './load-watch.js'
+import { loadOf } from './load-watch.js'
 import type { engineMetrics } from './metric-table.js'
 
 type EngineFigures = Figures<keyof typeof engineMetrics>
@@ -51,7 +51,7 @@ export function presentOf(
     cllm_engine_up: 1,
     cllm_scheduler_info: by('policy', { [policy]: 1 }),
     cllm_scheduler_fallback: fallback === undefined ? 0 : 1,
-    ...figuresOf(load),
+    ...load.figures,
     cllm_slots: by('state', { busy, idle: slots.length - busy }),
     cllm_kv_cache_tokens: by('use', { running: load.runningTokens, kept: load.keptTokens }),
     cllm_kv_cache_capacity_tokens: load.capacity,

@@ -1,15 +1,10 @@
 import { blockSize, entryOf } from '@cllm/core'
 import type { Clock, EngineDirectory, EngineInfo, EngineStatistics } from '@cllm/core'
 import { inTime, loadedModels, peekInfo } from '../../engines/model-queries.js'
-import { type Figures, type LabelledFigure, tellMetrics } from './create-metrics.js'
+import { type Figures, tellMetrics } from './create-metrics.js'
 import { engineMetrics, loadMetrics } from './metric-table.js'
 
 type LoadMetric = (typeof loadMetrics)[number]
-
-/** The value of one of {@link loadMetrics} for a model. */
-interface LoadFigure extends LabelledFigure {
-  readonly name: LoadMetric
-}
 
 /** The load of an engine, or of a model's workers together. */
 export type Load = ReturnType<typeof loadOf>
@@ -29,14 +24,12 @@ export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics) {
     block_size: String(blockSize),
     num_gpu_blocks: String(Math.floor(capacity / blockSize)),
   }
-  const series: LoadFigure[] = [
-    { name: 'cllm_num_requests_running', value: running },
-    { name: 'cllm_num_requests_waiting', value: waiting },
-    { name: 'cllm_kv_cache_usage_perc', value: runningTokens / Math.max(1, capacity) },
-    { name: 'cllm_cache_config_info', value: 1, more: blocks },
-  ]
-  if (waitMs !== undefined) {
-    series.push({ name: 'cllm_predicted_wait_seconds', value: waitMs / 1000 })
+  const figures: Figures<LoadMetric> = {
+    cllm_num_requests_running: running,
+    cllm_num_requests_waiting: waiting,
+    cllm_kv_cache_usage_perc: runningTokens / Math.max(1, capacity),
+    cllm_cache_config_info: [{ value: 1, more: blocks }],
+    cllm_predicted_wait_seconds: waitMs === undefined ? undefined : waitMs / 1000,
   }
   return {
     /** Tokens in the slots of running requests; with a pool, at most its used cells. */
@@ -46,13 +39,9 @@ export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics) {
     /** Tokens that all slots together can hold. */
     capacity,
     /** The metrics for `/metrics/load`. */
-    series,
+    figures,
   }
 }
-
-/** The metrics of a load for `/metrics/load`. */
-export const figuresOf = ({ series }: Load): Figures<LoadMetric> =>
-  Object.fromEntries(series.map(({ name, ...figure }) => [name, [figure]]))
 
 /** Milliseconds for which an engine's answer is reused, as several endpoint pickers may each poll every 50 ms. */
 const freshMs = 20
@@ -138,9 +127,7 @@ export class LoadWatch {
   }
 
   async #write(): Promise<string> {
-    const told = [...this.#models].map(
-      ([model, { load }]) => [model, load === undefined ? {} : figuresOf(load)] as const,
-    )
+    const told = [...this.#models].map(([model, { load }]) => [model, load?.figures ?? {}] as const)
     return await tellMetrics(tableOfLoad, told)
   }
 }

@@ -250,8 +250,8 @@ t.test('slots of a pool that share a prefix take its cells once', (t) => {
   const slots = [0, 1, 2].map((slot) => ({ slot, request: 'a', state: 'decoding', tokens: 40 }))
   const of = (kvPool: object) => {
     const statistics = { running: 3, waiting: 0, slots, ...kvPool } as unknown as EngineStatistics
-    const { series } = loadOf({ limits: { contextSize: 100 } } as EngineInfo, statistics)
-    return series.find(({ name }) => name === 'cllm_kv_cache_usage_perc')?.value
+    const { figures } = loadOf({ limits: { contextSize: 100 } } as EngineInfo, statistics)
+    return figures.cllm_kv_cache_usage_perc
   }
   t.equal(of({ kvPool: { tokens: 100, free: 70 } }), 0.3)
   t.equal(of({}), 0.4)
