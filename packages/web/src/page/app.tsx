@@ -15,7 +15,7 @@ import { Server, ServerContext, type ServerError } from './server.js'
 import { type PageId, pages, Side } from './shell/side.js'
 import { UsagePage } from './usage/usage-page.js'
 
-/** What the address says after `#`: a page, and perhaps what to show on it. */
+/** Reads the address after `#`: a page, and perhaps a detail to show on it. */
 function useAddress(): { readonly page: PageId; readonly detail: string | undefined } {
   const [hash, setHash] = useState(location.hash)
   useEffect(() => {
@@ -31,7 +31,7 @@ function useAddress(): { readonly page: PageId; readonly detail: string | undefi
 /** The whole page. */
 export function App() {
   const [refusal, setRefusal] = useState<ServerError>()
-  /** Another one with each key: what was refused with the old one asks again. */
+  /** Replaced with each new key, so that requests that were refused with the old key are sent again. */
   const [server, setServer] = useState(() => new Server(setRefusal))
   const { page, detail } = useAddress()
   const { names: models, inputs } = useModels(server, page)
@@ -48,7 +48,7 @@ export function App() {
   useKeys(chat, startNew)
   useKeptFocus()
   useEffect(() => {
-    // A phone would cover the page with its keyboard.
+    // Not on a phone, whose keyboard would cover the page.
     if (page === 'chat' && !matchMedia('(pointer: coarse)').matches) field.current?.focus()
   }, [page, chat.conversation.id])
   const change = (next: ChatSettings): void => {
@@ -120,18 +120,18 @@ function useKeys({ isBusy, stop }: Chat, startNew: () => void): void {
 const controls = 'a[href], button:enabled, select:enabled, summary, [tabindex="0"]'
 
 /**
- * Keeps the focus where it can be seen. When a control that has it goes, the nearest one that is left gets it,
- * and not the page's beginning.
+ * Keeps the focus visible. When the focused control disappears, the nearest remaining control gets the focus,
+ * instead of the top of the page.
  */
 function useKeptFocus(): void {
   useEffect(() => {
-    /** What has the focus, and all around it. */
+    /** The focused element and its ancestors. */
     let path: readonly Element[] = []
     let place = new DOMRect()
     addEventListener('focusin', (event) => {
       path = event.composedPath().filter((part) => part instanceof Element)
       place = path[0]!.getBoundingClientRect()
-      // What lies over the page does not hide the control that the Tab key went on to.
+      // An open popover closes when the focus leaves it: it could hide the focused control.
       const over = document.querySelector<HTMLElement>(':popover-open:not(:focus-within)')
       if (!path[0]!.matches('[popovertarget]')) over?.hidePopover()
     })
@@ -160,7 +160,7 @@ interface ListedModel {
   readonly architecture?: { readonly input_modalities: readonly Modality[] }
 }
 
-/** The models' names and what they take, asked for with each page: one may have been fetched meanwhile. */
+/** The models' names and inputs, read again with each page: a model may have been downloaded meanwhile. */
 function useModels(server: Server, page: PageId) {
   const [models, setModels] = useState<readonly ListedModel[]>([])
   useEffect(() => {

@@ -15,7 +15,7 @@ for (const name of ['localStorage', 'sessionStorage'] as const) {
   try {
     globalThis[name].getItem('')
   } catch {
-    // A browser that blocks cookies denies its storage, too: then all is kept while the page is open.
+    // A browser that blocks cookies denies its storage, too: settings then last as long as the page is open.
     const kept = new Map<string, string>()
     const value: Pick<Storage, 'getItem' | 'setItem'> = {
       getItem: (key) => kept.get(key) ?? null,

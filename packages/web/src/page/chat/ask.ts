@@ -1,11 +1,11 @@
 import { readEvents, type Server } from '../server.js'
 import type { AnswerFigures, ToolCall, Turn } from './conversation.js'
 
-/** The parts of a turn that an answer fills in while it comes. */
+/** The parts of a turn that a streamed answer fills in. */
 export type AnswerSoFar = Required<Pick<Turn, 'content' | 'reasoning' | 'calls' | 'figures'>> &
   Pick<Turn, 'request' | 'finish' | 'problem'>
 
-/** A piece of a call. */
+/** A chunk of a tool call. */
 interface CallDelta {
   readonly index: number
   readonly id?: string
@@ -31,7 +31,7 @@ interface Chunk {
 }
 
 /**
- * Asks for an answer, and tells of it while it comes.
+ * Asks for an answer, and reports it as it streams in.
  *
  * @param before - the answer that it goes on with; one without a text is begun again
  * @throws ServerError where it is refused; an Error when it is cut short or the signal aborts
@@ -68,7 +68,7 @@ export async function ask(
       const figures = {
         ...answer.figures,
         firstTokenMs: first - began,
-        // A chunk is a token, but where one is a part of a letter: the server's own figure comes at the end.
+        // About one chunk a token (a token may be part of a letter); the server's own figure comes at the end.
         ...(now > first && { tokensPerSecond: (1000 * (chunks - 1)) / (now - first) }),
       }
       answer = { ...answer, figures }
@@ -86,7 +86,7 @@ function forecastOf({ headers }: Response): AnswerFigures {
   return { place: Number(place), predictedMs: Number(predicted) }
 }
 
-/** An answer with what a chunk adds to it. */
+/** The answer with a chunk added. */
 export function added(answer: AnswerSoFar, chunk: Chunk): AnswerSoFar {
   if (chunk.error !== undefined) throw new Error(chunk.error.message ?? 'The answer failed')
   let { content, reasoning, calls, figures, finish } = answer

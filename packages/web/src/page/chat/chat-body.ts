@@ -2,8 +2,8 @@ import { dataUrlOf, isMedia, type Turn } from './conversation.js'
 import type { ChatSettings } from './settings/settings.js'
 
 /**
- * The body of `POST /v1/chat/completions`; where the last turn is an answer, it is gone on with. Throws a
- * SyntaxError where the tools are no JSON.
+ * The body of `POST /v1/chat/completions`; if the last turn is an answer, the model continues it. Throws a
+ * SyntaxError if the tools are no JSON.
  */
 export async function chatBody(
   turns: readonly Turn[],
@@ -48,8 +48,8 @@ function toolsOf({ tools, toolChoice }: ChatSettings, mcpTools: readonly McpTool
 }
 
 /**
- * The turns without the earlier questions that got no text for an answer, and what came of them: models
- * whose templates want users and assistants in turns refuse two questions in a row.
+ * The turns without earlier questions whose answer has no text, and without those answers: chat templates that
+ * want users and assistants to alternate refuse two questions in a row.
  */
 function withoutUnanswered(turns: readonly Turn[]): readonly Turn[] {
   const begins = turns.flatMap(({ role }, index) => (role === 'user' ? [index] : []))
@@ -62,7 +62,7 @@ function withoutUnanswered(turns: readonly Turn[]): readonly Turn[] {
   })
 }
 
-/** A turn as messages. Calls that nobody gave a result for are left out: models wait for one. */
+/** A turn as messages. Tool calls without a result are left out: models expect one for each call. */
 async function messagesOf(turn: Turn, next: Turn | undefined): Promise<object[]> {
   const { role, content, calls = [], results = [] } = turn
   if (role === 'tool') {

@@ -24,12 +24,12 @@ interface ChatPageProps {
   readonly chat: Chat
   readonly settings: ChatSettings
   readonly models: readonly string[]
-  /** What each model takes, where that is known. */
+  /** The inputs that each model takes, if they are known. */
   readonly inputs: ReadonlyMap<string, readonly Modality[] | undefined>
   readonly isShown: boolean
   readonly onSettings: (settings: ChatSettings) => void
   readonly onNew: () => void
-  /** Where questions are written. */
+  /** The field in which questions are written. */
   readonly field: RefObject<HTMLTextAreaElement | null>
 }
 
@@ -130,7 +130,7 @@ export function ChatPage(props: ChatPageProps) {
   )
 }
 
-/** Keeps the end in view once a turn is new, and while an answer comes, unless its reader has scrolled away. */
+/** Scrolls to the end with each new turn, and while an answer streams in, unless the reader has scrolled away. */
 function useFollowing(end: RefObject<HTMLElement | null>, conversation: Conversation): void {
   const before = useRef(conversation)
   useEffect(() => {

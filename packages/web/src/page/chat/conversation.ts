@@ -2,36 +2,36 @@
 export interface ToolCall {
   readonly id: string
   readonly name: string
-  /** JSON, as far as it has come. */
+  /** JSON; incomplete while the answer streams in. */
   readonly arguments: string
 }
 
-/** What a call gave. */
+/** The result of a tool call. */
 export interface ToolResult {
-  /** The id of the call. */
+  /** The id of the tool call. */
   readonly call: string
-  /** The name of what was called. */
+  /** The name of the called tool. */
   readonly name: string
   readonly content: string
 }
 
-/** A text that goes with a question. */
+/** A text file attached to a question. */
 export interface TextFile {
   readonly name: string
   readonly text: string
 }
 
-/** An image or a sound that goes with a question. */
+/** An image or a sound attached to a question. */
 export interface MediaFile {
   readonly name: string
   readonly type: 'image' | 'audio'
   readonly data: Blob
 }
 
-/** What goes with a question. */
+/** A file attached to a question. */
 export type Attachment = TextFile | MediaFile
 
-/** The most bytes of images and sounds that a conversation keeps: each question sends all of them again. */
+/** The most bytes of images and sounds in a conversation: each question sends all of them again. */
 export const mostMediaBytes = 20_000_000
 
 /** Tells images and sounds from texts. */
@@ -45,22 +45,22 @@ export const mediaBytes = (files: readonly Attachment[]): number =>
 export async function dataUrlOf(data: Blob): Promise<string> {
   const bytes = new Uint8Array(await data.arrayBuffer())
   let letters = ''
-  // A call takes a limited number of arguments.
+  // In parts, because a call takes a limited number of arguments.
   for (let at = 0; at < bytes.length; at += 8192) {
     letters += String.fromCharCode(...bytes.subarray(at, at + 8192))
   }
   return `data:${data.type};base64,${btoa(letters)}`
 }
 
-/** How an answer came. */
+/** Times and counts of an answer. */
 export interface AnswerFigures {
-  /** Milliseconds from sending to the first text, as the page saw it. */
+  /** Milliseconds from sending the question to the first text, measured by the page. */
   readonly firstTokenMs?: number
   readonly tokensPerSecond?: number
   readonly promptTokens?: number
   readonly cachedTokens?: number
   readonly tokens?: number
-  /** What the server predicted for the first token, and the place in its queue. */
+  /** The server's prediction of the milliseconds to the first token; `place` is the place in its queue. */
   readonly predictedMs?: number
   readonly place?: number
 }
@@ -68,26 +68,26 @@ export interface AnswerFigures {
 /** One message of a conversation. */
 export interface Turn {
   readonly id: string
-  /** The turn before; null of a first one. */
+  /** The id of the turn before; null for a first turn. */
   readonly parent: string | null
   readonly role: 'user' | 'assistant' | 'tool'
   /** Empty where the role is `tool`. */
   readonly content: string
-  /** What goes with a question. */
+  /** Files attached to a question. */
   readonly files?: readonly Attachment[]
   readonly reasoning?: string
   readonly calls?: readonly ToolCall[]
-  /** Of all calls of the turn before, where the role is `tool`. */
+  /** If the role is `tool`: the results of all tool calls of the turn before. */
   readonly results?: readonly ToolResult[]
   readonly model?: string
-  /** The other answer to the same question, which is shown beside this one. */
+  /** The id of the other answer to the same question, shown beside this one. */
   readonly beside?: string
   readonly figures?: AnswerFigures
-  /** The id that the server explains the request by. */
+  /** The request's id, with which the server explains its scheduling. */
   readonly request?: string
-  /** Why the model ended it, in OpenAI's words: `length` is a text that was cut off. */
+  /** OpenAI's `finish_reason`: `length` means that the text was cut off. */
   readonly finish?: string
-  /** Why it is not whole. */
+  /** Why the answer is incomplete. */
   readonly problem?: string | undefined
 }
 
@@ -95,15 +95,15 @@ export interface Turn {
 export interface Conversation {
   readonly id: string
   readonly title: string
-  /** Milliseconds since the epoch. */
+  /** Time of the last change, in milliseconds since the epoch. */
   readonly changedAt: number
-  /** Whether it is listed first. */
+  /** Whether the conversation is listed first. */
   readonly pinned?: boolean
-  /** The system prompt that it was asked with last. */
+  /** The system prompt of the last question. */
   readonly system?: string
-  /** In the order in which they came. */
+  /** The turns of all branches, in the order in which they were made. */
   readonly turns: readonly Turn[]
-  /** The last turn of the branch that is shown; null of an empty conversation. */
+  /** The id of the last turn of the branch that is shown; null for an empty conversation. */
   readonly leaf: string | null
 }
 
@@ -126,7 +126,7 @@ export function shownTurns({ turns, leaf }: Conversation): Turn[] {
   return path
 }
 
-/** Adds a turn, which is shown then; its title is that of its first question. */
+/** Adds a turn, and shows its branch. The first question becomes the title. */
 export function withTurn(conversation: Conversation, turn: Turn, now: number): Conversation {
   const { turns, title } = conversation
   const isFirst = turns.length === 0
@@ -139,24 +139,24 @@ export function withTurn(conversation: Conversation, turn: Turn, now: number): C
   }
 }
 
-/** Changes a turn where it is. */
+/** Replaces fields of a turn, which keeps its place. */
 export function withChange(one: Conversation, id: string, change: Partial<Turn>): Conversation {
   const turns = one.turns.map((turn) => (turn.id === id ? { ...turn, ...change } : turn))
   return { ...one, turns }
 }
 
-/** The answers beside each other that a turn is one of, in their order; alone, where it is alone. */
+/** The turn and the answer shown beside it, if there is one, in their order. */
 export function answersBeside({ turns }: Conversation, turn: Turn): readonly Turn[] {
   const other = turns.find(({ id }) => id === turn.beside)
   if (other === undefined) return [turn]
   return turns.indexOf(other) < turns.indexOf(turn) ? [other, turn] : [turn, other]
 }
 
-/** The turns in the place of this one: itself, and what it was edited or generated again to. */
+/** The alternatives of a turn: the turn itself, and its edited or regenerated versions. */
 export const branchesOf = ({ turns }: Conversation, { parent, role }: Turn): Turn[] =>
   turns.filter((other) => other.parent === parent && other.role === role)
 
-/** Shows the branch of this turn, to the end of its latest continuation. */
+/** Shows the branch of this turn, up to the last turn of its latest continuation. */
 export function withBranch(conversation: Conversation, id: string): Conversation {
   let leaf = id
   for (;;) {

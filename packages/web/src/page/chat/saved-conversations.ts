@@ -2,12 +2,12 @@ import { createStore, del, entries, get, update } from 'idb-keyval'
 import { dataUrlOf, isMedia, shownTurns } from './conversation.js'
 import type { Attachment, Conversation, MediaFile, Turn } from './conversation.js'
 
-/** What a conversation is called in the list, and whether it comes first there. */
+/** A conversation's title in the list, and whether it is pinned there. */
 export type Marks = Pick<Partial<Conversation>, 'title' | 'pinned'>
 
 const store = createStore('cllm-chat', 'conversations')
 
-/** The conversations that this browser keeps, in order. None where it keeps nothing. */
+/** The conversations that this browser stores, in the list's order; none if it has no storage. */
 export async function readHistory(): Promise<Conversation[]> {
   try {
     const all = await entries<string, Conversation>(store)
@@ -17,43 +17,43 @@ export async function readHistory(): Promise<Conversation[]> {
   }
 }
 
-/** Pinned ones first, the latest first of each. */
+/** Pinned conversations first; within both groups the latest first. */
 const inOrder = (all: readonly Conversation[]): Conversation[] =>
   all.toSorted(
     (a, b) => Number(b.pinned === true) - Number(a.pinned === true) || b.changedAt - a.changedAt,
   )
 
-/** A conversation as it is kept now: another tab may have gone on with it. */
+/** The stored version of a conversation, which another tab may have changed. */
 export async function readConversation(id: string): Promise<Conversation | undefined> {
   const kept = await get<Conversation>(id, store).catch(() => undefined)
   return kept && { ...kept, turns: kept.turns.map(asRead) }
 }
 
-/** An answer that was kept when it was asked for, and never after: the page was closed before its end. */
+/** Marks an answer as interrupted if it was stored when it was asked for, and never since: the page was closed. */
 function asRead(turn: Turn): Turn {
   const isOpen = turn.role === 'assistant' && turn.figures === undefined
   return isOpen && turn.problem === undefined ? { ...turn, problem: 'Interrupted' } : turn
 }
 
-/** Keeps a conversation in this browser, whose turn `answer`, if any, is this tab's. Throws where the browser does not. */
+/** Stores a conversation, of which this tab is filling in the turn `answer`, if any. Throws if the browser cannot. */
 export async function keep(conversation: Conversation, answer = ''): Promise<void> {
   const { id } = conversation
   await update<Conversation>(id, (kept) => united(kept, conversation, answer), store)
 }
 
-/** Changes the title of a conversation as it is kept now, or whether it is listed first. */
+/** Changes the title or the pin of a conversation's stored version. */
 export async function mark(known: Conversation, marks: Marks): Promise<void> {
   await update<Conversation>(known.id, (kept = known) => ({ ...kept, ...marks }), store)
 }
 
-/** Forgets a conversation. */
+/** Deletes a conversation from the browser's storage. */
 export async function forget(id: string): Promise<void> {
   await del(id, store).catch(() => {})
 }
 
 /**
- * A conversation with what another tab has added to the kept one meanwhile, and what that called it. A turn of both
- * is as it was kept, but for the answer that this tab is filling in: nothing else changes a turn.
+ * Merges this tab's conversation with the stored one, to which another tab may have added turns: title and pin are
+ * the stored ones. A turn of both is the stored one, except the answer that this tab is filling in.
  */
 export function united(kept: Conversation | undefined, shown: Conversation, answer: string) {
   if (kept === undefined) return shown
@@ -67,7 +67,7 @@ export function united(kept: Conversation | undefined, shown: Conversation, answ
 
 type Saved = Omit<MediaFile, 'data'> & { readonly data: string }
 
-/** A conversation as a file keeps it: images and sounds as `data:` URLs. */
+/** A conversation as a JSON file: images and sounds are `data:` URLs. */
 export async function toJson(conversation: Conversation): Promise<string> {
   const inFile = async (file: Attachment) =>
     isMedia(file) ? { ...file, data: await dataUrlOf(file.data) } : file
@@ -77,7 +77,7 @@ export async function toJson(conversation: Conversation): Promise<string> {
   return JSON.stringify({ ...conversation, turns: await Promise.all(turns) }, null, 2)
 }
 
-/** The conversations of a file that was saved. Throws where it is none. */
+/** The conversations of a JSON file. Throws if the file has another form. */
 export function parseConversations(text: string): Conversation[] {
   const all = [JSON.parse(text) as unknown].flat()
   if (!all.every(isConversation)) throw new Error('not a conversation saved as JSON')
@@ -89,7 +89,7 @@ export function parseConversations(text: string): Conversation[] {
   })
 }
 
-/** What {@link toJson} wrote, with its images and sounds as they were. */
+/** Turns the `data:` URLs of {@link toJson} into images and sounds again. */
 function fromSaved(file: Attachment | Saved): Attachment {
   if (!('data' in file) || typeof file.data !== 'string') return file as Attachment
   const [, type = '', base64 = ''] = /^data:([^;,]*);base64,(.*)$/.exec(file.data) ?? []
@@ -106,10 +106,10 @@ function isConversation(value: unknown): value is Conversation {
   return areTurns && areTexts(id, title) && changedAt !== undefined
 }
 
-/** What is said of an answer that ended with `length`. */
+/** The page's note at an answer that ended with `length`. */
 export const cutOffText = 'Stopped at the limit: max tokens, or the slot is full'
 
-/** A conversation as Markdown: the branch that is shown. */
+/** The shown branch of a conversation as Markdown. */
 export function toMarkdown(conversation: Conversation): string {
   const parts = shownTurns(conversation).map((turn) => {
     const { role, model, content, files = [], calls = [], results = [], finish } = turn

@@ -20,7 +20,7 @@ const newId = (): string => {
   return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-/** The tools that the server's MCP servers have now. Throws where one of them cannot be reached. */
+/** The tools of the server's MCP servers. Throws if one of the servers cannot be reached. */
 async function mcpTools(server: Server, signal: AbortSignal): Promise<readonly McpTool[]> {
   const { data, problems } = await server.json<{
     readonly data: readonly (McpTool & { readonly server: string })[]
@@ -30,7 +30,7 @@ async function mcpTools(server: Server, signal: AbortSignal): Promise<readonly M
   return data.map(({ name, description, parameters }) => ({ name, description, parameters }))
 }
 
-/** What is said of the list of conversations, and what undoes it. */
+/** A message about the list of conversations, and the action that undoes the change. */
 export interface Notice {
   readonly text: string
   readonly undo?: () => void
@@ -45,7 +45,7 @@ export type Chat = ReturnType<typeof useChat>
 /**
  * The state of the chat.
  *
- * @param settings - what each question is asked with: once, or twice to compare
+ * @param settings - the settings of each question: one set, or two to compare
  * @param models - the names of the models, the default first
  */
 export function useChat(
@@ -58,7 +58,7 @@ export function useChat(
   const [coming, setComing] = useState<ReadonlySet<string>>(new Set())
   const [notice, setNotice] = useState<Notice>()
   const running = useRef(new Map<string, AbortController>())
-  /** What is shown, also within an answer that began earlier. */
+  /** The conversation that is shown: callbacks of answers that began earlier see its latest state. */
   const current = useRef(conversation)
   const stop = (): void => running.current.forEach((answer) => answer.abort())
   const isBusy = coming.size > 0
@@ -80,13 +80,13 @@ export function useChat(
   }
   const save = async (work: Promise<unknown>): Promise<void> => {
     await work.catch(({ name }: Error) => {
-      // A private window may have no database at all.
+      // Other errors are ignored: a private window may have no database at all.
       if (name === 'QuotaExceededError') setNotice({ text: noRoom })
     })
     await refresh()
   }
 
-  /** Asks for the answer `id` of a conversation, or for what follows its text; shows and keeps what comes. */
+  /** Asks for the answer `id` of a conversation, or for its continuation; shows and stores it. */
   const run = async (asked: Conversation, id: string, how: ChatSettings): Promise<void> => {
     const turn = asked.turns.find((one) => one.id === id)!
     const before = shownTurns({ ...asked, leaf: turn.content === '' ? turn.parent : id })
@@ -117,7 +117,7 @@ export function useChat(
     await save(keep(isShown() ? current.current : withChange(asked, id, arrived), id))
   }
 
-  /** Asks for what follows the last turn: one answer, or two beside each other. */
+  /** Asks for the answer to the last turn: one, or two beside each other. */
   const answer = (asked: Conversation): void => {
     const ids = settings.map(newId)
     const answers = settings.map((how, index): Turn => {
@@ -147,24 +147,24 @@ export function useChat(
   return {
     conversation,
     others,
-    /** The turns whose answers are coming. */
+    /** The ids of the answers that are streaming in. */
     coming,
-    /** Whether any is, so that nothing else can be asked. */
+    /** Whether an answer is streaming in, so that nothing else can be asked. */
     isBusy,
     notice,
     dismiss: (): void => setNotice(undefined),
     send: (text: string, files: readonly Attachment[] = []): void =>
       question(current.current.leaf, text, files),
-    /** Another question in the place of this one. */
+    /** Asks an edited question, in a new branch. */
     edit: (turn: Turn, text: string): void => question(turn.parent, text, turn.files ?? []),
-    /** What the calls of a turn gave; given once more, it takes the place of what it was. */
+    /** Gives the results of a turn's tool calls; given again, they make a new branch. */
     giveResults: (calls: string, results: readonly ToolResult[]): void =>
       tell({ parent: calls, role: 'tool', content: '', results }),
-    /** Another answer in the place of this one. */
+    /** Asks for another answer to the same question, in a new branch. */
     regenerate(turn: Turn): void {
       if (!isBusy) answer({ ...current.current, leaf: turn.parent })
     },
-    /** Goes on with an answer that was cut off. */
+    /** Continues an answer that was cut off. */
     goOn(turn: Turn): void {
       const [how] = settings
       if (isBusy || how === undefined) return
@@ -199,7 +199,7 @@ export function useChat(
       }
       setNotice({ text: `“${other.title}” is deleted`, undo })
     },
-    /** Takes in files that conversations were saved in. */
+    /** Imports conversations from JSON files. */
     async take(files: readonly File[]): Promise<void> {
       for (const file of files) {
         try {

@@ -3,7 +3,7 @@ import { CopyButton } from '../parts/icon.js'
 import { Buttons, Field, Form, Problem, Quiet, Select, useTelling } from '../parts/form.js'
 import { useServer } from '../server.js'
 
-/** The limits of a key, and what they are called. */
+/** The limits that a key can have, with their labels. */
 export const limits = [
   ['requests_per_minute', 'Requests a minute'],
   ['tokens_per_minute', 'Tokens a minute'],
@@ -13,20 +13,20 @@ export const limits = [
 /** The name of a limit. */
 export type LimitName = (typeof limits)[number][0]
 
-/** What a key may do, as the server's `/admin/keys` has it; null: the server's limit, or none. */
+/** A key's limits, as in the server's `/admin/keys`; null: the server's limit holds, or none. */
 export interface KeyTerms extends Readonly<Record<LimitName, number | null>> {
   readonly name: string
   readonly tenant: string
   readonly role: 'user' | 'metrics' | 'admin'
 }
 
-/** What holds for a key that has no limit of its own. */
+/** The words for a limit that a key does not set. */
 export const withoutLimit = (limit: LimitName): string =>
   limit === 'tokens_per_month' ? 'no limit' : "the server's"
 
 const empty: Readonly<Record<string, string>> = { role: 'user' }
 
-/** What is left empty is not sent. */
+/** The body of the request, without fields that were left empty. */
 function bodyOf(draft: typeof empty): object {
   const given = Object.entries(draft).filter(([, text]) => text.trim() !== '')
   const isLimit = (name: string): boolean => limits.some(([limit]) => limit === name)
@@ -35,7 +35,7 @@ function bodyOf(draft: typeof empty): object {
   )
 }
 
-/** Makes a key, and shows it until that is said to be enough. */
+/** Makes a key, and shows its secret until the user dismisses it. */
 export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }) {
   const server = useServer()
   const [draft, setDraft] = useState(empty)

@@ -8,11 +8,11 @@ import { AddKeyForm, type KeyTerms, type LimitName, limits, withoutLimit } from 
 
 /** A key as the server lists it. */
 interface Key extends KeyTerms {
-  /** Whether this page asks with it. */
+  /** Whether this page uses the key itself. */
   readonly asks: boolean
 }
 
-/** The key whose limits are changed, and what was typed for each. */
+/** The key whose limits are being edited, and the texts typed so far. */
 interface Draft {
   readonly name: string
   readonly texts: Readonly<Record<string, string>>
@@ -21,7 +21,7 @@ interface Draft {
 const eachLimit = <T,>(of: (limit: LimitName) => T): Readonly<Record<string, T>> =>
   Object.fromEntries(limits.map(([limit]) => [limit, of(limit)]))
 
-/** The API keys: who may use the server, and how much; made, limited and revoked while it runs. */
+/** The API keys: who may use the server, and how much. Keys are made, limited and revoked while it runs. */
 export function KeysPage() {
   const server = useServer()
   const [changes, setChanges] = useState(0)
@@ -125,7 +125,7 @@ interface RevokeProps {
   readonly onRevoke: () => void
 }
 
-/** Asks once more before it revokes; not the key that this page asks with. */
+/** A button that asks for a confirmation and revokes a key; not the one that this page uses. */
 function Revoke({ of: { name, asks }, onRevoke }: RevokeProps) {
   const [isAsked, setAsked] = useState(false)
   if (asks) return <span class="dim">this page's</span>

@@ -12,14 +12,14 @@ export const usualCandidates: readonly PolicySetting[] = [
 
 const most = 4
 
-/** The built-in policies, and every batching with the order that is typed in. */
+/** The built-in policies, and every batching with the user's own order. */
 const available = halves.batchings.flatMap((batching) =>
   [...halves.orders, 'own'].map((order) => `${batching}+${order}`),
 )
 
 interface CandidatesFormProps {
   readonly drafts: readonly PolicySetting[]
-  /** The code of the order `own`. */
+  /** The code of the user's own order. */
   readonly ownOrder: string
   readonly setOwnOrder: (code: string) => void
   readonly onChange: (drafts: readonly PolicySetting[]) => void

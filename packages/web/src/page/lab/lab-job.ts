@@ -7,18 +7,18 @@ export interface LoadFile {
   readonly name: string
   readonly text: string
   readonly isRecording: boolean
-  /** The slots of the server that it was recorded on. */
+  /** The slots of the server that made the recording. */
   readonly slots?: number
 }
 
-/** What the lab is to do. */
+/** A job of the lab: a load, a machine, and the policies to compare. */
 export interface LabJob {
   /** The last minutes of a server, a file, or a made load. */
   readonly load:
     | { readonly kind: 'recording'; readonly recording: Recording }
     | ({ readonly kind: 'file'; readonly requests: number } & LoadFile)
     | { readonly kind: 'made'; readonly load: MadeLoad }
-  /** A built-in machine's name, or `recorded`: as the steps of the recording took. */
+  /** A built-in machine's name, or `recorded`: fitted to the steps of the recording. */
   readonly machine: string
   readonly slots: number
   /** The rank of a request in the order `own`, as code; the lowest goes first. */
@@ -27,7 +27,7 @@ export interface LabJob {
   readonly candidates: readonly PolicySetting[]
 }
 
-/** A file as somebody chose it; what is wrong in it shows when it is run. */
+/** A file that the user chose; problems in it are reported when the job runs. */
 export function toLoadFile(name: string, text: string): LoadFile {
   const plain = { name, text, isRecording: false }
   try {
@@ -43,21 +43,21 @@ export function toLoadFile(name: string, text: string): LoadFile {
   }
 }
 
-/** A load of some length for a first try. */
+/** A moderate load for a first try. */
 export const usualLoad = {
   requests: 200,
   /** Requests per second; the times between them are random. */
   rate: 12,
-  /** Tokens of prompts and answers on average; every fourth prompt is eight times as long. */
+  /** Mean tokens of prompts and of answers; every fourth prompt is eight times as long. */
   promptTokens: 500,
   answerTokens: 100,
-  /** Tokens that all prompts begin with. */
+  /** Tokens of the prefix that all prompts share. */
   sharedTokens: 256,
   tenants: 2,
   seed: 1,
 }
 
-/** A load to try policies with. */
+/** A load that is generated from figures. */
 export type MadeLoad = Readonly<typeof usualLoad>
 
 /** The requests of a made load. The same load makes the same requests. */
@@ -79,7 +79,7 @@ export function madeRequests(load: MadeLoad): SimulatedRequest[] {
       arrival,
       prompt: () => promptIds(parts),
       maxTokens: Math.max(1, Math.round(answerTokens * (0.5 + random()))),
-      // The first tenant asks most.
+      // The first tenant sends most of the requests.
       tenant: `tenant ${Math.floor(random() ** 2 * tenants) + 1}`,
     }
   })

@@ -11,7 +11,7 @@ import { useServer } from '../server.js'
 import type { LabMessage } from './lab-worker.js'
 import type { LabResult } from './run-lab.js'
 
-/** The lab: a load through several policies, in this browser, side by side. */
+/** The lab: simulates a load with several policies in this browser, and shows the results side by side. */
 export function LabPage() {
   const server = useServer()
   const lab = useLab()
@@ -90,7 +90,7 @@ export function LabPage() {
 const notLoaded =
   'The lab could not be loaded: the server is away, or is another version. Reload the page.'
 
-/** Runs jobs in a worker, so that the page goes on meanwhile, and has what came of them. */
+/** Runs jobs in a worker, so that the page stays responsive, and keeps their results. */
 function useLab() {
   const [results, setResults] = useState<readonly LabResult[]>([])
   const [problems, setProblems] = useState<readonly string[]>([])
@@ -115,7 +115,7 @@ function useLab() {
       else stop()
     })
     started.addEventListener('error', (event) => {
-      // The event of a worker that could not be loaded says nothing.
+      // The event of a worker that could not be loaded has no message.
       const { message = notLoaded } = event as Partial<ErrorEvent>
       setProblems((known) => [...known, message])
       stop()

@@ -1,7 +1,7 @@
 import type { LabJob } from './lab-job.js'
 import { type LabResult, openJob, runCandidate } from './run-lab.js'
 
-/** What the worker tells: a result for each candidate in their order, or why there is none. */
+/** A message of the worker: the next candidate's result, or why the job failed. */
 export type LabMessage =
   | { readonly type: 'result'; readonly result: LabResult }
   | { readonly type: 'failed'; readonly problem: string }

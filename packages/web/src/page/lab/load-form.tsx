@@ -1,7 +1,7 @@
 import { dropTarget, NumberField, Select } from '../parts/form.js'
 import { type LabJob, type LoadFile, type MadeLoad, toLoadFile, usualLoad } from './lab-job.js'
 
-/** What to run, as far as it was chosen. */
+/** The load and the machine of a job, as far as the user has chosen them. */
 export interface LoadDraft extends Pick<LabJob, 'machine' | 'slots'> {
   readonly source: LabJob['load']['kind']
   readonly made: MadeLoad
@@ -36,7 +36,7 @@ const sources: readonly (readonly [source: LoadDraft['source'], text: string])[]
 ]
 
 const recorded = ['recorded', 'as recorded'] as const
-/** The machines of the simulation, and what they stand for. */
+/** The simulated machines, and the hardware that they represent. */
 const machines: readonly (readonly [name: string, about: string])[] = [
   ['gpu-8b', '8B on a large GPU'],
   ['h200-8b', '8B on an H200'],
@@ -51,10 +51,10 @@ interface LoadFormProps {
   readonly onChange: (draft: LoadDraft) => void
 }
 
-/** What to run: the last minutes of the server, a file or a made load, and on which machine. */
+/** Chooses the load (the server's last minutes, a file or a made one) and the machine. */
 export function LoadForm({ draft, onChange }: LoadFormProps) {
   const { source, made, file, requests, machine, slots } = draft
-  /** Takes another source, and the machine and slots that it tells of. */
+  /** Takes another load, with its machine and slots. */
   const choose = (next: Partial<LoadDraft>): void => {
     const chosen = { ...draft, ...next }
     onChange({
@@ -63,7 +63,7 @@ export function LoadForm({ draft, onChange }: LoadFormProps) {
       slots: (chosen.source === 'file' ? chosen.file?.slots : undefined) ?? slots,
     })
   }
-  /** Reads the first of some files, if there is one, which is the source then. */
+  /** Reads the first file, if there is one, as the load. */
   const take = async ([first]: Iterable<File>): Promise<void> => {
     if (first === undefined) return
     choose({ source: 'file', file: toLoadFile(first.name, await first.text()) })

@@ -12,11 +12,11 @@ interface Row {
   readonly name: string
   readonly value: (result: LabResult) => number | undefined
   readonly text: (value: number) => string
-  /** Whether more is better; undefined: neither. */
+  /** Whether a higher value is better; undefined: neither is. */
   readonly isMoreBetter?: boolean
 }
 
-/** A figure of which less is better. */
+/** A row whose lowest value is best. */
 const less = (name: string, value: Row['value'], text = formatMs): Row => {
   return { name, value, text, isMoreBetter: false }
 }
@@ -37,7 +37,7 @@ const rows: readonly Row[] = [
   less('failed', ({ failed }) => failed, String),
 ]
 
-/** A policy's name with its options: what is compared may differ in them only. */
+/** A policy's name with its options, in which candidates may differ only. */
 function nameOf({ policy, options }: PolicySetting): string {
   const given = Object.entries(options).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
   return [policy, ...given].join(' ')
@@ -48,7 +48,7 @@ interface ResultsTableProps {
   readonly onApply: (candidate: PolicySetting) => void
 }
 
-/** The figures of each policy beside each other; the best of a row is marked. */
+/** The figures of the policies, a column for each; the best value of a row is marked. */
 export function ResultsTable({ results, onApply }: ResultsTableProps) {
   const apply = (result: LabResult) => (
     <Quiet
@@ -83,7 +83,7 @@ function figureOf(row: Row, result: LabResult, results: readonly LabResult[]): C
   const all = results.flatMap((other) => row.value(other) ?? [])
   const best = row.isMoreBetter === true ? Math.max(...all) : Math.min(...all)
   const text = row.text(value)
-  // Where all look the same, none is better.
+  // Where all values look the same, none is marked.
   const isBest =
     row.isMoreBetter !== undefined && text === row.text(best) && new Set(all.map(row.text)).size > 1
   if (!isBest) return text
@@ -101,22 +101,22 @@ const axes = {
 }
 const longestPause = 'Longest pause of each answer'
 
-/** The times that have a curve. */
+/** The times for which curves are drawn. */
 export const curves = [
   { options: { caption: 'TTFT', ...axes }, valuesOf: (one: LabResult) => one.ttfts },
   { options: { caption: longestPause, ...axes }, valuesOf: (one: LabResult) => one.longestPauses },
 ]
 
-/** Values are cut at this share of all: the last ones would squeeze the others. */
+/** Curves end at this share of the values: outliers would squeeze the rest. */
 const shownShare = 0.98
-/** The most points of a curve: more would not show. */
+/** The most points of a curve: more would not be visible. */
 const mostPoints = 300
 
 const format = { x: formatMs, y: formatShare }
 
 type CurveProps = (typeof curves)[number] & { readonly results: readonly LabResult[] }
 
-/** Which share of the requests took at most how long: a line that is further left is better. */
+/** The cumulative distribution of a time over the requests: a curve further left is better. */
 export function Curve({ options, valuesOf, results }: CurveProps) {
   const series = useMemo(() => {
     const all = results.map(valuesOf)
@@ -133,7 +133,7 @@ export function Curve({ options, valuesOf, results }: CurveProps) {
   )
 }
 
-/** Rising values with the share of all that are at most that. */
+/** Points of the cumulative distribution of ascending values. */
 function pointsOf(values: readonly number[], most: number): (readonly [number, number])[] {
   const stride = Math.max(1, Math.floor(values.length / mostPoints))
   return values.flatMap((value, index) => {

@@ -9,8 +9,8 @@ import { batchings, boundedOvertaking, createPolicy, WaitingHeap } from '@cllm/s
 const usual = { contextSize: 8192, batchSize: 2048 }
 
 /**
- * Reads what a job is about, once for all candidates: what a simulation takes besides a policy and slots. Throws where
- * its file is wrong, or has too few steps to tell what one costs.
+ * Reads a job once for all candidates: the options of its simulations, without policy and slots. Throws if its file
+ * is invalid, or has too few steps to fit their costs.
  */
 export function openJob(job: LabJob) {
   const { recording, requests } = openLoad(job.load)
@@ -41,7 +41,7 @@ function openLoad(load: LabJob['load']): OpenedLoad {
   return { recording, requests: recordedRequests(recording) }
 }
 
-/** The longest request, rounded up to a multiple of 1,024; made loads have the usual room. */
+/** The context size for the longest request: a multiple of 1,024 tokens, at least the default. */
 function roomFor(requests: readonly SimulatedRequest[]): number {
   let longest = usual.contextSize
   for (const { prompt, maxTokens } of requests) {
@@ -60,16 +60,16 @@ function machineOf({ machine }: LabJob, recording: Recording | undefined): Machi
   return known
 }
 
-/** The policies with an order that was typed in: every batching with it, as `batching+own`. */
+/** The policies of the user's own order: each batching with it, as `batching+own`. */
 class OwnPolicies {
-  /** What went wrong in it. The engine goes on with another policy then, whose figures mean nothing. */
+  /** The first error of the order. The engine then goes on with another policy, so that its figures mean nothing. */
   problem: Error | undefined
   readonly #registry = new PluginRegistry()
   readonly #rank: (request: SequenceView) => unknown
 
   /**
-   * @param code - an expression of `request`, such as `request.maxTokens`; it runs in a worker that has no
-   *   page and no network, on the machine of who typed it
+   * @param code - an expression of `request`, such as `request.maxTokens`; it runs on the user's own machine, in a
+   *   worker that has no page and no network
    * @throws SyntaxError
    */
   constructor(code: string) {
@@ -98,14 +98,13 @@ class OwnPolicies {
   }
 }
 
-/** What a policy made of the load; times are milliseconds of simulated time. */
+/** The results of a policy; times are milliseconds of simulated time. */
 export type LabResult = Awaited<ReturnType<typeof runCandidate>>
 
 /**
- * Runs a load through a policy, as a server's engine would, on simulated time. Throws what a policy
- * does wrong.
+ * Simulates a load with a policy and the real engine. Throws the errors of a policy.
  *
- * @param opened - the job's, which takes a while to be read
+ * @param opened - the opened job: reading it takes a while, so that candidates share it
  */
 export async function runCandidate(job: LabJob, candidate: PolicySetting, opened = openJob(job)) {
   const { policy, options } = candidate
@@ -119,14 +118,14 @@ export async function runCandidate(job: LabJob, candidate: PolicySetting, opened
   return { ...candidate, ...summarize(results), utilization, preemptions }
 }
 
-/** Of a list that is longer than the arguments of a call can be; 0 of none. */
+/** The largest value, also of a list that is longer than a call's arguments may be; 0 for none. */
 const largest = (values: readonly number[]): number =>
   values.reduce((most, value) => Math.max(most, value), 0)
 
 const ttftOf = ({ request, tokenTimes }: SimulatedAnswer): number =>
   (tokenTimes[0] ?? 0) - request.arrival
 
-/** What a load's answers say of it. */
+/** The figures of a load's answers. */
 export function summarize(results: readonly SimulatedAnswer[]) {
   const good = results.filter(
     ({ error, tokenTimes }) => error === undefined && tokenTimes.length > 0,
@@ -139,16 +138,16 @@ export function summarize(results: readonly SimulatedAnswer[]) {
   const durationMs = largest(results.map(({ endedAt = first }) => endedAt - first))
   const tokens = good.reduce((sum, { tokenTimes }) => sum + tokenTimes.length, 0)
   return {
-    /** Of the requests that ended well, rising. */
+    /** TTFTs of the requests that succeeded, ascending. */
     ttfts: rising(good.map(ttftOf)),
-    /** The longest pause between two tokens of each of them, rising. */
+    /** The longest pause between two tokens of each request that succeeded, ascending. */
     longestPauses: rising(pauses.map(largest)),
     itls: rising(pauses.flat()),
     tokensPerSecond: durationMs === 0 ? 0 : (tokens / durationMs) * 1000,
     durationMs,
-    /** Requests that ended with an error; those whose client left are none of them. */
+    /** Requests that ended with an error, except cancelled ones. */
     failed: results.filter(({ error }) => error !== undefined && error !== 'cancelled').length,
-    /** The longest mean TTFT of a tenant over the shortest: 1 is even. */
+    /** The longest mean TTFT of a tenant divided by the shortest: 1 is fair. */
     unevenness: unevenness(good),
   }
 }

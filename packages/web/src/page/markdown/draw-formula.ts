@@ -2,8 +2,8 @@ import { render } from 'katex'
 import 'katex/dist/katex.min.css'
 
 /**
- * Draws a formula into an element, of which nothing else is kept; false where it is none. It becomes elements
- * one by one, as all that a model writes: commands that would make links, images or attributes are off.
+ * Replaces an element's content with a formula; returns false if the text is none. The formula becomes elements,
+ * never HTML text, and commands that would make links, images or attributes are off.
  */
 export function drawFormula(place: HTMLElement, text: string, isBlock: boolean): boolean {
   try {

@@ -3,18 +3,18 @@ import { type ComponentChild, h } from 'preact'
 
 const lowlight = createLowlight(common)
 
-/** A longer line would be slow to colour with each token that comes; other code comes in pieces. */
+/** The most letters to colour: a longer line would be slow to colour with each token. Other code comes in pieces. */
 const longest = 20_000
 
-/** Code without a language is tried in each of these, which takes longer. */
+/** The most letters without a named language: trying every language takes longer. */
 const longestUnnamed = 4000
 const frequent = ['javascript', 'python', 'bash', 'json', 'xml', 'sql']
-/** What is less like a language than this is text. */
+/** The lowest relevance at which a guessed language is taken; below, the code stays plain text. */
 const surely = 5
 
 type Tree = ReturnType<typeof lowlight.highlight>['children'][number]
 
-/** Code as elements with classes; undefined where it is too long or its language is not known. */
+/** Code as elements with classes; undefined if it is too long or its language is unknown. */
 export function highlight(text: string, language: string): ComponentChild | undefined {
   const name = language.toLowerCase()
   if (name === '' && text.length <= longestUnnamed) return guessed(text)
@@ -22,7 +22,7 @@ export function highlight(text: string, language: string): ComponentChild | unde
   return lowlight.highlight(name, text).children.map(toElement)
 }
 
-/** In the colours of the language that it looks like; undefined where it looks like none. */
+/** Code in the colours of its most likely language; undefined if none is likely. */
 function guessed(text: string): ComponentChild | undefined {
   const { data, children } = lowlight.highlightAuto(text, { subset: frequent })
   return (data?.relevance ?? 0) < surely ? undefined : children.map(toElement)

@@ -3,7 +3,7 @@ import { type ComponentChild, createContext, h } from 'preact'
 import { useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { CopyButton } from '../parts/icon.js'
 
-/** A formula, which Markdown leaves alone. */
+/** A formula, whose text is not parsed as Markdown. */
 interface MathToken {
   readonly type: 'math'
   readonly raw: string
@@ -24,8 +24,8 @@ const syntax = (level: 'block' | 'inline', begin: RegExp, whole: RegExp) => ({
 })
 
 /**
- * `$$…$$` and `\[…\]` as blocks, `\(…\)` and `$…$` in a line. A `$` before a space or behind one is money,
- * as in Pandoc.
+ * `$$…$$` and `\[…\]` are blocks, `\(…\)` and `$…$` stand in a line. A `$` before or after a space is a dollar
+ * sign, as in Pandoc.
  */
 const mathExtensions: TokenizerAndRendererExtension[] = [
   syntax('block', /\$\$|\\\[/, /^ {0,3}(?:\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\])(?:\n|$)/),
@@ -34,7 +34,7 @@ const mathExtensions: TokenizerAndRendererExtension[] = [
 
 const marked = new Marked({ gfm: true, breaks: false, extensions: mathExtensions })
 
-/** Whether the text is still coming. */
+/** Whether the text is still streaming in. */
 const Coming = createContext(false)
 
 interface MarkdownProps {
@@ -43,12 +43,12 @@ interface MarkdownProps {
 }
 
 /**
- * Shows Markdown that a model wrote. Its tokens become elements one by one and never HTML, so that
- * nothing in them can run: HTML is shown as text, images are not loaded, and links lead to the web only.
+ * Shows a model's Markdown. Its tokens become elements and never HTML text, so that nothing in them can run:
+ * HTML is shown as text, images are not loaded, and links lead to the web only.
  */
 export function Markdown({ text, isComing = false }: MarkdownProps): ComponentChild {
   const tokens = useMemo(() => marked.lexer(text), [text])
-  // Each outer block reads from the side of its first letter: Arabic and English may follow each other.
+  // The first letter of each outer block decides its direction: Arabic and English may follow each other.
   const sided = blocks(tokens).map((block) => h('div', { dir: 'auto' }, block))
   return h('div', { class: 'markdown' }, h(Coming.Provider, { value: isComing }, sided))
 }
@@ -56,7 +56,7 @@ export function Markdown({ text, isComing = false }: MarkdownProps): ComponentCh
 const blocks = (tokens: readonly Token[] = []): ComponentChild[] =>
   tokens.map((token, index) => h(Block, { key: index, token }))
 
-/** Known tokens, and nothing else, become elements. */
+/** A token as elements; unknown tokens are left out. */
 function Block({ token }: { readonly token: Token }): ComponentChild {
   const known = token as Tokens.Generic | MathToken
   switch (known.type) {
@@ -66,7 +66,7 @@ function Block({ token }: { readonly token: Token }): ComponentChild {
     case 'paragraph':
       return h('p', null, spans(token))
     case 'heading': {
-      // The page's own headings come first.
+      // Levels 1 and 2 are the page's own headings.
       const level = Math.min(6, (token as Tokens.Heading).depth + 2)
       return h(`h${level}`, null, spans(token))
     }
@@ -171,11 +171,11 @@ const entities: ReadonlyMap<string, string> = new Map([
   ['nbsp', '\u00a0'],
 ])
 
-/** Text in Markdown may have entities, which an element would show as they are. */
+/** Decodes entities in Markdown's text, which an element would show literally. */
 const decoded = (text: string): string =>
   text.replaceAll(/&(\w+);/g, (whole, name: string) => entities.get(name) ?? whole)
 
-/** The address of a link that may be followed, or undefined: no scripts, no data, no files. */
+/** The address of a safe link, or undefined: no scripts, no data, no files. */
 function safeLink(href: string): string | undefined {
   // Browsers leave such characters out of a scheme: "java\nscript:" is one.
   const plain = href.replaceAll(/[\s\p{Cc}]/gu, '')
@@ -189,7 +189,7 @@ interface CodeProps {
   readonly language: string
 }
 
-/** A block of code in colours, with a button that copies it. */
+/** A coloured block of code, with a button that copies it. */
 function CodeBlock({ text, language }: CodeProps): ComponentChild {
   const name = language.split(/\s/)[0] ?? ''
   return h('div', { class: 'code' }, [
@@ -202,12 +202,12 @@ function CodeBlock({ text, language }: CodeProps): ComponentChild {
   ])
 }
 
-/** The most letters of a piece of code; a longer line is one, too. */
+/** The most letters of a piece of code, unless a single line is longer. */
 const longestPiece = 4000
-/** The most letters of code that is coloured as a whole once it has come. */
+/** The most letters of code that is coloured as a whole once it is complete. */
 const longestWhole = 20_000
 
-/** The pieces of code: whole lines, where it can be up to an empty one before a line without indentation. */
+/** Splits code into pieces at line ends; where possible at an empty line before a line without indentation. */
 export function piecesOf(code: string): string[] {
   const pieces: string[] = []
   let rest = code
@@ -227,8 +227,8 @@ type Highlight = (text: string, language: string) => ComponentChild | undefined
 let loaded: Highlight | undefined
 
 /**
- * Code in colours, once the library for it is there: it is loaded with the first block of a language. While the code
- * comes, and where it is long, its pieces are coloured apart: a token that comes changes the last one only.
+ * Coloured code, once the library for that is loaded, which happens with the first block in some language. Streaming
+ * or long code is coloured in pieces, so that each token changes the last piece only.
  */
 function Highlighted({ text, language }: CodeProps): ComponentChild {
   const [highlight, setHighlight] = useState(() => loaded)
@@ -251,7 +251,7 @@ interface PieceProps extends CodeProps {
 const Piece = ({ text, language, highlight }: PieceProps): ComponentChild =>
   useMemo(() => h('span', null, highlight?.(text, language) ?? text), [highlight, text, language])
 
-/** A formula; as it was written while the library for it comes, and where it is none that KaTeX knows. */
+/** A formula; its source while KaTeX is being loaded, and where KaTeX cannot read it. */
 function Formula({ text, isBlock }: Pick<MathToken, 'text' | 'isBlock'>): ComponentChild {
   const place = useRef<HTMLElement>(null)
   const [drawn, setDrawn] = useState<string>()

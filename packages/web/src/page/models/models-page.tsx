@@ -16,10 +16,10 @@ interface Model {
   readonly size_bytes: number | null
 }
 
-/** Milliseconds between two looks at the models. */
+/** Milliseconds between two polls of the models. */
 const lookMs = 1000
 
-/** The models: what is in memory, and loading, unloading and fetching them. */
+/** The models: which are in memory; buttons load, unload and download them. */
 export function ModelsPage({ pull }: { readonly pull: Pull }) {
   const server = useServer()
   const { told, tell, attempt } = useTelling()

@@ -3,7 +3,7 @@ import { formatBytes } from '../parts/format.js'
 import { Buttons, Field, Form } from '../parts/form.js'
 import { readLines, type Server } from '../server.js'
 
-/** How far a model is fetched, as the server tells it. */
+/** The server's progress of a download. */
 interface Progress {
   readonly status?: string
   readonly total?: number
@@ -11,10 +11,10 @@ interface Progress {
   readonly error?: string
 }
 
-/** The model that is being fetched, or was last. */
+/** The current or last download of a model. */
 export type Pull = ReturnType<typeof usePull>
 
-/** Fetches models, one at a time; it goes on while another page is shown. */
+/** Downloads models, one at a time; a download goes on while another page is shown. */
 export function usePull(server: Server) {
   const [name, setName] = useState('')
   const [progress, setProgress] = useState<Progress>({})
@@ -36,7 +36,7 @@ export function usePull(server: Server) {
   return { name, progress, isRunning, start: (model: string) => void pull(model) }
 }
 
-/** Fetches a model by its name, and shows how far that is. */
+/** A form that downloads a model by its name, and shows the progress. */
 export function PullForm({ pull }: { readonly pull: Pull }) {
   const [name, setName] = useState(pull.name)
   const { total, completed = 0 } = pull.progress
@@ -53,7 +53,7 @@ export function PullForm({ pull }: { readonly pull: Pull }) {
   )
 }
 
-/** How far a fetch is, or why it failed. */
+/** The progress of a download, or why it failed. */
 export function PullState({ pull }: { readonly pull: Pull }) {
   const { status = '', total, completed = 0, error } = pull.progress
   return (

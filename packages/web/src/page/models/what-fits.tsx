@@ -19,7 +19,7 @@ interface Catalog {
   readonly data: readonly Fetchable[]
 }
 
-/** How many slots, each with how many tokens, a model is to have: as a query has it, and its fields. */
+/** The number and the size of the slots to plan for: as a query, and the fields to edit them. */
 function useSizes() {
   const [slots, setSlots] = useState('4')
   const [tokens, setTokens] = useState('4096')
@@ -37,15 +37,15 @@ function useSizes() {
 
 interface CatalogTableProps {
   readonly pull: Pull
-  /** What is below; it comes with the catalog, which would push it away. */
+  /** Content below; shown together with the catalog, which would otherwise push it down. */
   readonly children: ComponentChildren
 }
 
-/** The models that can be downloaded, and which of them fit; nothing of a server that has no catalog. */
+/** The models of the catalog, and which of them fit into memory; nothing if the server has no catalog. */
 export function CatalogTable({ pull, children }: CatalogTableProps) {
   const { sizes, sizeFields } = useSizes()
   const query = new URLSearchParams(sizes)
-  // It fails while a number is being typed, or for good.
+  // The request may fail while a number is being typed.
   const { answer: catalog, problem } = useAnswer<Catalog>(`models/catalog?${query}`, {
     again: pull.isRunning,
   })
@@ -112,7 +112,7 @@ interface Memory {
   readonly available_bytes: number
 }
 
-/** How much memory a model takes with this many slots of this many tokens, before it is loaded. */
+/** Estimates a model's memory for the chosen slots, without loading it. */
 export function MemoryForm({ models }: { readonly models: readonly string[] }) {
   const server = useServer()
   const [name, setName] = useState('')

@@ -2,15 +2,15 @@ import { areaChart, type ChartOptions, type Series, stepChart } from '@cllm/benc
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { download, downloadBlob } from './download.js'
 
-/** Where a pointer is in a chart, in its own terms. */
+/** The place of a pointer in a chart. */
 interface Place {
-  /** Pixels from the left of the drawing, and its height. */
+  /** Pixels from the left of the drawing; `height` is the drawing's, in pixels. */
   readonly left: number
   readonly height: number
   readonly x: number
 }
 
-/** Writes a value of each axis. */
+/** Formats the values of each axis. */
 type Format = Readonly<Record<'x' | 'y', (value: number) => string>>
 
 const steps: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1 }
@@ -23,8 +23,8 @@ interface ChartProps {
 }
 
 /**
- * A chart as reports have it, with the values below a pointer or at a place that the arrow keys move, and
- * files of it.
+ * A chart of `@cllm/bench`'s reports. It shows the values below a pointer, or at a place that the arrow keys move,
+ * and can be downloaded.
  */
 export function Chart({ kind, options, series, format }: ChartProps) {
   const plot = useRef<HTMLDivElement>(null)
@@ -34,7 +34,7 @@ export function Chart({ kind, options, series, format }: ChartProps) {
     [kind, options, series],
   )
   const drawing = () => plot.current?.querySelector<SVGSVGElement>('svg[data-plot]')
-  /** The place at this share of the drawing's width; nowhere outside of the axes. */
+  /** Moves to this share of the drawing's width; hides the values outside of the axes. */
   const go = (share: number): void => {
     const svg = drawing()
     const [from = 0, to = 1, max = 1] = (svg?.dataset['plot'] ?? '').split(' ').map(Number)
@@ -80,7 +80,7 @@ export function Chart({ kind, options, series, format }: ChartProps) {
         onPointerLeave={() => setPlace(undefined)}
         onBlur={() => setPlace(undefined)}
         onKeyDown={({ key }) => steps[key] !== undefined && move(steps[key])}
-        // Made here of escaped names and numbers.
+        // Safe: this file makes it, of escaped names and numbers.
         dangerouslySetInnerHTML={{ __html: html }}
       />
       {place !== undefined && (
@@ -118,7 +118,7 @@ function Values({ place: { left, height, x }, series, format, isRight }: ValuesP
   )
 }
 
-/** A row for each point of each series. */
+/** CSV with a row for each point of each series. */
 function toCsv(x: string, series: readonly Series[]): string {
   const quoted = (text: string): string => `"${text.replaceAll('"', '""')}"`
   const rows = series.flatMap(({ name, points }) =>
@@ -127,12 +127,12 @@ function toCsv(x: string, series: readonly Series[]): string {
   return [`series,${quoted(x)},value`, ...rows, ''].join('\n')
 }
 
-/** Twice as many pixels as units, for screens and papers. */
+/** Pixels of a picture per unit of the drawing, for sharp screens and print. */
 const scale = 2
 
 const styles = ['color', 'fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'opacity', 'font']
 
-/** A drawing of the page as a picture, in the colours that it has there. */
+/** Renders a drawing as PNG, in its colours on the page. */
 async function toPng(svg: SVGSVGElement): Promise<Blob> {
   const { width, height } = svg.viewBox.baseVal
   const copy = svg.cloneNode(true) as SVGSVGElement

@@ -1,9 +1,9 @@
 import type { ComponentChild } from 'preact'
 
-/** A column of a table: its head, and what it shows of each row. */
+/** A column of a table: its head, and its cell for each row. */
 export interface Column<Row> {
   readonly name: string
-  /** What stands before the cell on a phone, where rows are cards. Default: `name`. */
+  /** Label of the cell on a phone, where rows are cards. Default: `name`. */
   readonly label?: string
   readonly kind?: 'number' | 'head'
   readonly cell: (row: Row) => ComponentChild
@@ -22,7 +22,7 @@ interface DataTableProps<Row> {
   readonly stacks?: boolean
 }
 
-/** Rows of the same columns, which can be scrolled sideways. On a phone each row is a card if `stacks`. */
+/** A table that can be scrolled sideways. On a phone each row is a card if `stacks`. */
 export function DataTable<Row>(props: DataTableProps<Row>) {
   const { label, columns, rows, keyOf, stacks = true } = props
   return (

@@ -1,8 +1,8 @@
-/** Gives the user a text as a file. */
+/** Downloads a text as a file. */
 export const download = (name: string, text: string): void =>
   downloadBlob(name, new Blob([text], { type: 'text/plain' }))
 
-/** Gives the user a file. */
+/** Downloads data as a file. */
 export function downloadBlob(name: string, blob: Blob): void {
   const url = URL.createObjectURL(blob)
   const link = document.createElement('a')

@@ -11,11 +11,11 @@ import { Icon } from './icon.js'
 
 interface FormProps extends FormHTMLAttributes {
   readonly onSend: () => void
-  /** Takes files that are dropped on it. */
+  /** Called with files that are dropped on the form. */
   readonly onDropped?: (files: readonly File[]) => void
 }
 
-/** What takes the files that are dropped on an element. */
+/** Event handlers of an element on which files can be dropped. */
 export const dropTarget = (onDropped: (files: readonly File[]) => void) => ({
   onDragOver: (event: DragEvent) => event.preventDefault(),
   onDrop(event: DragEvent) {
@@ -24,7 +24,7 @@ export const dropTarget = (onDropped: (files: readonly File[]) => void) => ({
   },
 })
 
-/** A form that stays on the page when it is sent. */
+/** A form whose sending does not leave the page. */
 export function Form({ onSend, onDropped, ...others }: FormProps) {
   return (
     <form
@@ -42,17 +42,17 @@ interface InputProps extends Omit<LooseInputHTMLAttributes, 'autofocus'> {
   readonly value: string | number
   readonly onText: (text: string) => void
   readonly onEscape?: () => void
-  /** Whether it is typed into at once. */
+  /** Whether the input gets the focus when it appears. */
   readonly autofocus?: boolean
   readonly list?: string
 }
 
-/** A `ref` of what is typed into as soon as it is there. */
+/** A `ref` that gives an element the focus when it appears. */
 export const focus = (element: HTMLElement | null): void => element?.focus()
 
-/** An input that tells its text at each change. */
+/** An input that reports its text at each change. */
 export function Input({ onText, onEscape, autofocus, ...input }: InputProps) {
-  // Preact's type tells each `type` apart by the other attributes.
+  // Preact's types list attributes for each `type` of an input.
   const attributes = input as JSX.IntrinsicElements['input']
   return (
     <input
@@ -79,7 +79,7 @@ interface NumberFieldProps extends Omit<InputProps, 'onText'> {
   readonly onNumber: (value: number) => void
 }
 
-/** A labelled number. What is typed stays as it is, also where it is none yet: `2.` may become `2.5`. */
+/** A labelled number. The typed text stays, even if it is no number yet: `2.` may become `2.5`. */
 export function NumberField({ value, onNumber, ...input }: NumberFieldProps) {
   const [typed, setTyped] = useState(String(value))
   const onText = (text: string): void => {
@@ -116,11 +116,11 @@ interface SelectProps<Value extends string> {
   readonly options: readonly (Value | readonly [value: Value, text: string])[]
   readonly onChoose: (value: Value) => void
   readonly class?: string
-  /** Whether its label is read out only. */
+  /** Whether the label is for screen readers only. */
   readonly isLabelHidden?: boolean
 }
 
-/** A labelled choice; an option is its value, or its value and how it is shown. */
+/** A labelled choice; an option is its value, or its value and its text. */
 export function Select<Value extends string>(props: SelectProps<Value>) {
   const { label, value, options, onChoose, class: name, isLabelHidden = false } = props
   return (
@@ -147,7 +147,7 @@ interface UploadProps {
   readonly onChosen: (files: readonly File[]) => void
 }
 
-/** A button that files are chosen with. */
+/** A button that opens a choice of files. */
 export const Upload = ({ icon, name, accept, onChosen }: UploadProps) => (
   <label class="upload button bare" title={name}>
     <Icon of={icon} />
@@ -172,7 +172,7 @@ interface CheckProps {
   readonly title?: string | undefined
 }
 
-/** A box to check. */
+/** A labelled checkbox. */
 export const Check = ({ text, checked, onCheck, class: name = 'check', title }: CheckProps) => (
   <label class={name} title={title}>
     <input
@@ -185,7 +185,7 @@ export const Check = ({ text, checked, onCheck, class: name = 'check', title }: 
 )
 
 interface ButtonsProps {
-  /** What the button says that sends the form. */
+  /** The text of the button that sends the form. */
   readonly send: string
   readonly disabled?: boolean
   readonly children?: ComponentChildren
@@ -201,7 +201,7 @@ export const Buttons = ({ send, disabled = false, children }: ButtonsProps) => (
   </div>
 )
 
-/** A button that stands back. */
+/** A secondary button. */
 export const Quiet = (own: JSX.IntrinsicElements['button']) => (
   <button type="button" class="quiet" {...own} />
 )
@@ -209,14 +209,14 @@ export const Quiet = (own: JSX.IntrinsicElements['button']) => (
 /** What is told of the last thing that was done, and a way to do one that tells its failure. */
 export function useTelling() {
   const [told, tell] = useState('')
-  /** Tells what it resolves with, or why it failed. */
+  /** Runs the work, and shows the text it resolves with, or why it failed. */
   const attempt = (work: () => Promise<string>): void => {
     work().then(tell, (error: Error) => tell(error.message))
   }
   return { told, tell, attempt }
 }
 
-/** Why something cannot be shown or done, if there is a reason. */
+/** Shows an error, if there is one. */
 export function Problem({ text }: { readonly text: string | undefined }) {
   if (text === undefined) return null
   return (

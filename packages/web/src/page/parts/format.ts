@@ -1,10 +1,10 @@
-/** Milliseconds as a person reads them: `38 ms`, `1.2 s`, `2 min`. */
+/** Formats milliseconds: `38 ms`, `1.2 s`, `2 min`. */
 export function formatMs(ms: number): string {
   if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
   return ms < 120_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60_000)} min`
 }
 
-/** Bytes in decimal units, as model files are listed. */
+/** Formats bytes in decimal units, as model files are listed. */
 export function formatBytes(bytes: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB']
   let [value, unit] = [bytes, 0]
@@ -15,5 +15,5 @@ export function formatBytes(bytes: number): string {
   return `${value < 10 && unit > 0 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`
 }
 
-/** A share as percent. */
+/** Formats a share as percent. */
 export const formatShare = (share: number): string => `${Math.round(100 * share)} %`

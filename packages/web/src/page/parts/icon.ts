@@ -2,7 +2,7 @@ import { Check, Copy, type IconNode } from 'lucide'
 import { type ButtonHTMLAttributes, type ComponentChild, h } from 'preact'
 import { useState } from 'preact/hooks'
 
-/** A picture of Lucide's, in the colour of the text beside it. */
+/** An icon of Lucide, in the colour of the text beside it. */
 export function Icon({ of }: { readonly of: IconNode }): ComponentChild {
   const shapes = of.map(([tag, attributes], index) => h(tag, { key: index, ...attributes }))
   return h('svg', { class: 'icon', viewBox: '0 0 24 24', 'aria-hidden': 'true' }, shapes)
@@ -13,13 +13,13 @@ type Given = 'class' | 'type' | 'disabled' | 'popovertarget'
 interface IconButtonProps extends Pick<ButtonHTMLAttributes, Given> {
   readonly icon: IconNode
   readonly name: string
-  /** The keys that do the same. */
+  /** The keyboard shortcut, for the tooltip. */
   readonly keys?: string
   readonly onPress?: () => void
   readonly pressed?: boolean
 }
 
-/** A button that is a picture; its name is read out, and shown to a pointer. */
+/** A button with an icon; its name is read out and shown as a tooltip. */
 export function IconButton({ icon, name, keys, onPress, pressed, ...others }: IconButtonProps) {
   const attributes = {
     type: 'button' as const,
@@ -38,7 +38,7 @@ interface CopyButtonProps {
   readonly name?: string
 }
 
-/** Copies a text. A page without TLS has no clipboard, except on this machine: then there is no button. */
+/** A button that copies a text. There is none without TLS, where browsers have no clipboard (except for localhost). */
 export function CopyButton({ text, name = 'Copy' }: CopyButtonProps): ComponentChild {
   const [copied, setCopied] = useState<string>()
   const clipboard = globalThis.navigator?.clipboard as Clipboard | undefined

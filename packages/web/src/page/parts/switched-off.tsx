@@ -19,16 +19,16 @@ const features = {
 /** A feature that the server lists in the page's head when it has it. */
 export type Feature = keyof typeof features
 
-/** Whether the server has a protocol, or keys: it lists them in the page's head. */
+/** Whether the server has a feature, such as a protocol or keys: the page's head lists them. */
 export function hasFeature(name: string): boolean {
   const listed = document.querySelector<HTMLMetaElement>('meta[name=cllm-features]')?.content
   return listed === undefined || listed === 'all' || listed.split(' ').includes(name)
 }
 
-/** Whether a tab needs a feature that this server lacks. */
+/** Whether this server lacks the feature that a tab needs. */
 export const isOff = (tab: string): tab is Feature => tab in features && !hasFeature(tab)
 
-/** A tab without its feature: why it is empty, and the command that switches the feature on. */
+/** Explains an empty tab: its feature is off, and which command switches it on. */
 export function SwitchedOff({ feature }: { readonly feature: Feature }) {
   const { title, why, command } = features[feature]
   return (

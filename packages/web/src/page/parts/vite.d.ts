@@ -1,7 +1,7 @@
-/** Stylesheets are Vite's; the compiler is told that they exist. */
+/** Declares stylesheets, which Vite resolves, for the compiler. */
 declare module '*.css'
 
-/** The built-in policies' halves, which Vite's configuration takes from `@cllm/scheduler`. */
+/** The batchings and orders of the built-in policies, which Vite's configuration takes from `@cllm/scheduler`. */
 declare module 'virtual:policies' {
   /** An option, as a part of a JSON schema. */
   export interface OptionField {

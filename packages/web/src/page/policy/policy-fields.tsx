@@ -3,31 +3,31 @@ import { useState } from 'preact/hooks'
 import policies, { type OptionField } from 'virtual:policies'
 import { Check, Field, Select } from '../parts/form.js'
 
-/** The names of the built-in policies' halves. */
+/** The names of the built-in batchings and orders. */
 export const halves = {
   batchings: policies.batchings.map(({ name }) => name),
   orders: policies.orders.map(({ name }) => name),
 }
 
-/** The names of both halves; a policy of a plug-in may be whole. */
+/** The names of a policy's batching and order; a plug-in's policy may have no order of its own. */
 function halvesOf(policy: string): readonly [batching: string, order: string | undefined] {
   const [batching = '', order] = policy.split('+')
   return [batching, order]
 }
 
 interface PolicyFieldsProps {
-  /** Options that are absent have their defaults. */
+  /** The chosen policy; absent options have their defaults. */
   readonly draft: PolicySetting
-  /** The names of all that can be chosen. */
+  /** The names of the policies that can be chosen. */
   readonly available: readonly string[]
-  /** Which one it is, for the labels. */
+  /** The policy's place among several, for the labels. */
   readonly of?: string
-  /** The defaults of a policy that is not built in. */
+  /** The defaults of a plug-in's policy. */
   readonly defaultsOf?: (policy: string) => Readonly<Record<string, unknown>>
   readonly onChange: (draft: PolicySetting) => void
 }
 
-/** Chooses a policy by its halves, each with what it does, and fills in its options. */
+/** Chooses a policy's batching and order, with a description of each, and its options. */
 export function PolicyFields(props: PolicyFieldsProps) {
   const { draft, available, of = '', defaultsOf = () => ({}), onChange } = props
   const { policy, options } = draft
@@ -105,15 +105,15 @@ interface OptionProps {
   readonly name: string
   readonly field: OptionField
   readonly value: unknown
-  /** Tells its value; undefined: the default. */
+  /** Called with the option's value; undefined: the default. */
   readonly onChange: (value: unknown) => void
 }
 
-/** One option, as what it is: yes or no, a number, or JSON. */
+/** The input of one option, by its type: a checkbox, a number, or JSON. */
 function Option({ name, field, value, onChange }: OptionProps) {
   const { description, default: usual, type, minimum } = field
   const [typed, setTyped] = useState('')
-  // What was typed says more than its value, which may have been changed otherwise since.
+  // The typed text is shown as long as it stands for the value, which may have been changed elsewhere.
   const text = JSON.stringify(read(typed)) === JSON.stringify(value) ? typed : written(value)
   if (type === 'boolean') {
     const checked = Boolean(value ?? usual)
@@ -139,7 +139,7 @@ function Option({ name, field, value, onChange }: OptionProps) {
 const written = (value: unknown): string =>
   typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
 
-/** What was typed: JSON, or else a text, which the server may refuse. */
+/** Reads a typed text: as JSON, or else as a string, which the server may refuse. */
 function read(typed: string): unknown {
   if (typed.trim() === '') return undefined
   try {

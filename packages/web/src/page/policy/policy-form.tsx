@@ -8,13 +8,13 @@ type Known = Pick<SchedulerInfo, 'policy' | 'options' | 'available'>
 
 interface PolicyFormProps {
   readonly model: string
-  /** Its name as the live view has it, which somebody else may have changed. */
+  /** The policy's name in the live view: somebody else may have changed it. */
   readonly inForce: string
 }
 
-/** Shows the policy in force, and sets another one. */
+/** Shows the policy in force, and can set another one. */
 export function PolicyForm({ model, inForce }: PolicyFormProps) {
-  /** What was chosen, and instead of what, as JSON: that comes late, and may come again. */
+  /** The user's choice, and as JSON the policy that it replaces: a later policy in force voids the choice. */
   const [chosen, setChosen] = useState<{ readonly draft: PolicySetting; readonly of: string }>()
   const [wanted, setWanted] = useState<PolicySetting>()
   const path = ofModel('admin/scheduler', model)
@@ -45,15 +45,15 @@ export function PolicyForm({ model, inForce }: PolicyFormProps) {
 }
 
 interface PolicyChangeProps {
-  /** The route that sets it. */
+  /** The route that sets a policy. */
   readonly path: string
-  /** The policy that is to be set; undefined: none. */
+  /** The policy to set; undefined: none. */
   readonly wanted: PolicySetting | undefined
-  /** Called once it is set, or is not to be. */
+  /** Called once the policy is set, or the user declines. */
   readonly onEnd: () => void
 }
 
-/** Asks whether a policy is to be set on the running server, sets it, and takes that back. */
+/** Asks for a confirmation, sets a policy on the running server, and can undo that. */
 export function PolicyChange({ path, wanted, onEnd }: PolicyChangeProps) {
   const server = useServer()
   const [before, setBefore] = useState<PolicySetting>()

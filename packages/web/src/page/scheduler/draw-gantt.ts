@@ -1,25 +1,25 @@
 import type { ActivitySpan } from '@cllm/core'
 
-/** Pixels of a row, and left of it for its name. */
+/** Height of a row, and width of its label, in pixels. */
 const rowHeight = 18
 const labelWidth = 58
-/** Pixels that a time below it needs at least. */
+/** The least width of a label on the time axis, in pixels. */
 const labelPixels = 48
-/** Rows for requests that wait, at most. */
+/** The most rows for waiting requests. */
 const mostWaits = 8
 
-/** What a picture of the slots is drawn from; times are milliseconds of one clock. */
+/** The data of a Gantt chart of the slots; times are milliseconds of one clock. */
 export interface GanttPicture {
-  /** The slots that have a row, by their numbers. */
+  /** The numbers of the slots that have a row. */
   readonly slots: readonly number[]
   readonly spans: readonly ActivitySpan[]
   readonly fromMs: number
   readonly untilMs: number
-  /** The request that is pointed out. */
+  /** The id of the highlighted request. */
   readonly chosen?: string | undefined
 }
 
-/** A span where it was drawn. */
+/** A span and its place in the chart. */
 export interface DrawnSpan {
   readonly span: ActivitySpan
   readonly x: number
@@ -27,14 +27,14 @@ export interface DrawnSpan {
   readonly width: number
 }
 
-/** The height of a picture in pixels: a row for each slot, some for the queue, and the time. */
+/** The height of a chart with this many rows in pixels, the time axis included. */
 export const ganttHeight = (rows: number): number => rows * rowHeight + 20
 
-/** How many rows the spans of a picture take: those of the slots, and one or more of the queue. */
+/** The number of rows: one for each slot, and at least one for the queue. */
 export const rowsOf = ({ slots }: GanttPicture, placed: readonly DrawnSpan[]): number =>
   placed.reduce((most, { y }) => Math.max(most, y / rowHeight + 1), slots.length + 1)
 
-/** Puts spans in their places: slots from above, then waits, each in the first row that is free. */
+/** Places spans: slots at the top, waiting requests below, each in the first free row. */
 export function placeSpans(picture: GanttPicture, width: number): DrawnSpan[] {
   const { slots, spans, fromMs, untilMs } = picture
   const scale = (width - labelWidth) / (untilMs - fromMs)
@@ -58,13 +58,13 @@ export function placeSpans(picture: GanttPicture, width: number): DrawnSpan[] {
   return placed
 }
 
-/** The span at a place of the picture. */
+/** The span at a point of the chart. */
 export const spanAt = (placed: readonly DrawnSpan[], x: number, y: number) =>
   placed.findLast(
     (each) => x >= each.x && x <= each.x + each.width && y >= each.y && y < each.y + rowHeight,
   )?.span
 
-/** The request that began this many places after the chosen one; of none, the one that began last. */
+/** The request that began this many places after the chosen one; if none is chosen, the last that began. */
 export function besideChosen({ spans, chosen }: GanttPicture, by: number): string | undefined {
   const ids = [...new Set(spans.toSorted((a, b) => a.atMs - b.atMs).map(({ id }) => id))]
   const at = chosen === undefined ? -1 : ids.indexOf(chosen)
@@ -110,7 +110,7 @@ export function drawGantt(
 const colorNames = ['dim', 'line', 'prefill', 'decode', 'wait', 'pause'] as const
 type Colors = Readonly<Record<(typeof colorNames)[number], string>>
 
-/** Looks up each colour once for a picture: that takes longer than drawing with it. */
+/** Looks up each colour once for a chart: a lookup takes longer than drawing. */
 function colorsOf(canvas: HTMLCanvasElement): Colors {
   const style = getComputedStyle(canvas)
   const colors = colorNames.map((name) => [name, style.getPropertyValue(`--${name}`)])

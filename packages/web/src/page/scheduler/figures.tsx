@@ -5,7 +5,7 @@ import { formatMs, formatShare } from '../parts/format.js'
 import { figuresOf, itlPercentiles, tokensBySecond, ttftPercentiles } from './live-state.js'
 import type { LiveProps, Percentiles } from './live-state.js'
 
-/** What matters most, in large: how busy the engine is, how fast, and who decides. */
+/** The main figures, in large: load, speed, and the policy in force. */
 export function Tiles({ state }: LiveProps) {
   const { slots, waiting, frames, now, policy } = state
   const busy = slots.filter(({ request }) => request !== undefined).length
@@ -76,7 +76,7 @@ const format = {
   y: (tokens: number): string => `${Math.round(tokens)} tokens/s`,
 }
 
-/** What steps compute: tokens of answers and, on top of them, of prompts, second by second. */
+/** A chart of the tokens computed each second: of answers and, stacked on them, of prompts. */
 export function StepsChart({ state }: LiveProps) {
   const series = useMemo(() => {
     const { prompts, answers } = tokensBySecond(state.frames, state.now)

@@ -4,17 +4,17 @@ import { isRefusal, ofModel, readEvents, type Server } from '../server.js'
 import { type LiveState, withActivity } from './live-state.js'
 import { withPast } from './past.js'
 
-/** Milliseconds after which a stream that broke is asked for again; twice as long each time, up to the most. */
+/** First delay before a broken stream is opened again, in milliseconds; it doubles each time, up to a maximum. */
 const retryMs = 2000
 const mostRetryMs = 30_000
 
-/** The live view of an engine, and why there is none. */
+/** The live view of an engine, or the reason why there is none. */
 export interface Live {
   readonly state: LiveState | undefined
   readonly problem: string | undefined
 }
 
-/** What is followed, and who is told. */
+/** The engine to follow, and the callbacks. */
 export interface Following {
   readonly server: Pick<Server, 'call'>
   /** Empty: the server's default. */
@@ -24,12 +24,12 @@ export interface Following {
   readonly pause?: (ms: number) => Promise<void>
 }
 
-/** Follows an engine until the signal aborts, or the server wants another key. */
+/** Follows an engine's live view until the signal aborts, or the server wants another key. */
 export async function followLive(following: Following): Promise<void> {
   const { server, model, signal, tell, pause = usualPause } = following
   let state: LiveState | undefined
   let waitMs = retryMs
-  /** Asks once for what was before; a server that does not tell begins with nothing. */
+  /** Reads the past once from the flight recorder; without one, the view begins empty. */
   const lookBack = async (): Promise<void> => {
     const response = await server.call(ofModel('admin/recorder', model), { signal })
     const recording = (await response.json()) as Recording
@@ -67,7 +67,7 @@ export async function followLive(following: Following): Promise<void> {
 const usualPause = async (ms: number): Promise<void> =>
   await new Promise((resolve) => setTimeout(resolve, ms))
 
-/** Follows an engine while the page can be seen. */
+/** Follows an engine's live view while the page is visible. */
 export function useLive(server: Server, model: string): Live {
   const [live, tell] = useState<Live>({ state: undefined, problem: undefined })
   const isHidden = useHidden()

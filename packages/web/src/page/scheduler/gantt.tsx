@@ -14,22 +14,22 @@ const steps: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1 }
 interface GanttProps {
   readonly picture: GanttPicture
   readonly label: string
-  /** Of another request, or none. */
+  /** Called with the id of the request that the user chose, or undefined. */
   readonly onChoose: (id: string | undefined) => void
 }
 
-/** Slots over time, whose requests a click or the arrow keys choose. Tables beside it say the same in words. */
+/** A Gantt chart of the slots: a click or the arrow keys choose a request. Tables beside it have the same data. */
 export function Gantt({ picture, label, onChoose }: GanttProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
   const rows = useRef(0)
   const placed = useRef<ReturnType<typeof placeSpans>>([])
-  // Before it is painted: a canvas has a height of its own until then, and what is below would jump.
+  // Before the first paint: the canvas has a default height until then, and the content below would jump.
   useLayoutEffect(() => {
     const { current } = canvas
     if (current === null) return
     const width = current.clientWidth
     placed.current = placeSpans(picture, width)
-    // It grows only: what is below it should not jump.
+    // Never shrinks, so that the content below does not jump.
     rows.current = Math.max(rows.current, rowsOf(picture, placed.current))
     const height = ganttHeight(rows.current)
     current.style.height = `${height}px`

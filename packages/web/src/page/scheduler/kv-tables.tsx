@@ -8,7 +8,7 @@ import { ofModel, useAnswer } from '../server.js'
 
 const count = (tokens: number): string => tokens.toLocaleString('en-US')
 
-/** The slots with what they hold: the KV cache. */
+/** A table of the slots with their contents: the KV cache. */
 export function Slots({ state }: LiveProps) {
   const { slots, slotTokens, kvPool } = state
   const empty = slots.filter(({ request, tokens }) => request === undefined && tokens === 0).length
@@ -54,7 +54,7 @@ export function Slots({ state }: LiveProps) {
   )
 }
 
-/** What is kept behind the slots, and where cached tokens came from. */
+/** Tables of the cache tiers behind the slots, and of where cached tokens came from. */
 export function Tiers({ state: { cache, frames, now } }: LiveProps) {
   const { cachedFrom } = figuresOf(frames, now)
   const tiers = [['RAM', cache?.ram] as const, ['disk', cache?.disk] as const]
@@ -92,13 +92,13 @@ export function Tiers({ state: { cache, frames, now } }: LiveProps) {
   )
 }
 
-/** With its share of the tokens that were computed. */
+/** A program, with its share of the computed tokens. */
 type Program = ProgramReport & { readonly share: number }
 
-/** The latest are shown. */
+/** The most programs to show: the latest. */
 const most = 20
 
-/** The programs, such as agents: their calls, how their tools pause, what slots keep of them. */
+/** A table of programs, such as agents: their calls, the pauses of their tools, and their tokens in slots. */
 export function Programs({ model }: { readonly model: string }) {
   type Told = { readonly data: { readonly programs: readonly Program[] } }
   const { answer } = useAnswer<Told>(ofModel('admin/programs', model), { everyMs: 2000 })

@@ -1,34 +1,34 @@
 import type { ActivityFrame, ActivitySpan, EngineActivity } from '@cllm/core'
 
-/** Milliseconds that the picture of the slots shows. */
+/** Milliseconds that the Gantt chart shows. */
 export const shownMs = 20_000
-/** Milliseconds that figures are of. */
+/** Milliseconds that figures cover. */
 export const figuresMs = 60_000
-/** More spans than this are not drawn. */
+/** The most spans to draw. */
 const mostSpans = 4000
-/** Each bucket of pauses between tokens is this many times as long as the one before. */
+/** Ratio of the bounds of successive ITL buckets. */
 const itlBase = 1.15
 
-/** What the page knows of an engine: what goes on now, and the last while. */
+/** The page's state of an engine: its activity now, and the last minute. */
 export interface LiveState extends Omit<EngineActivity, 'frames'> {
-  /** Of the last 20 seconds, by their ends. */
+  /** Spans of the last 20 seconds, sorted by end. */
   readonly spans: readonly ActivitySpan[]
-  /** Of the last minute. */
+  /** Frames of the last minute. */
   readonly frames: readonly Omit<ActivityFrame, 'spans'>[]
-  /** What `lost` sums up: how many went when, in the last minute. */
+  /** The events that `lost` sums up: when and how many, in the last minute. */
   readonly losses: readonly { readonly atMs: number; readonly count: number }[]
 }
 
-/** What a part of the page that shows a live view is told. */
+/** Props of components that show the live view. */
 export interface LiveProps {
   readonly state: LiveState
 }
 
-/** Takes in a message. */
+/** The state after a message of the live view. */
 export function withActivity(state: LiveState | undefined, activity: EngineActivity): LiveState {
   const { frames: told, ...now } = activity
-  // A server that was asked by another page meanwhile tells the newest frame twice. A smaller cursor is
-  // that of an engine that has started again.
+  // If another page asked the server meanwhile, the newest frame comes twice. A smaller cursor means that the
+  // engine has restarted.
   const known = state === undefined || now.cursor < state.cursor ? 0 : state.cursor
   const frames = told.filter(({ number }) => number > known)
   const since = now.now - shownMs
@@ -52,7 +52,7 @@ export function withActivity(state: LiveState | undefined, activity: EngineActiv
   }
 }
 
-/** Spans that go on where the last one of their request ended become one. */
+/** Joins spans of a request that follow each other without a gap. */
 function joined(spans: readonly ActivitySpan[]): ActivitySpan[] {
   const all: ActivitySpan[] = []
   const last = new Map<string, number>()
@@ -74,21 +74,21 @@ function joined(spans: readonly ActivitySpan[]): ActivitySpan[] {
 /** The 50th, 90th and 99th percentile. */
 export type Percentiles = Readonly<Record<'p50' | 'p90' | 'p99', number>>
 
-/** Percentiles of values; undefined of none. */
+/** Percentiles of values; undefined for no values. */
 export const percentilesOf = (values: readonly number[]): Percentiles | undefined =>
   percentilesOfCounts(values.map((value) => [value, 1]))
 
-/** Percentiles of the times to first token. */
+/** Percentiles of TTFT. */
 export const ttftPercentiles = (frames: LiveState['frames']): Percentiles | undefined =>
   percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
 
-/** Percentiles of the pauses between tokens, from their buckets: within 15 % of the true ones. */
+/** Percentiles of ITL from its buckets: within 15 % of the true values. */
 export function itlPercentiles(frames: readonly Pick<ActivityFrame, 'itl'>[]) {
   const counts = frames.flatMap(({ itl }) => itl)
   return percentilesOfCounts(counts.map(([exponent, count]) => [itlBase ** exponent, count]))
 }
 
-/** Percentiles of values that came as often as is said with each. */
+/** Percentiles of values with their counts. */
 function percentilesOfCounts(
   counts: readonly (readonly [value: number, count: number])[],
 ): Percentiles | undefined {
@@ -109,7 +109,7 @@ function sumByKey(counts: readonly (readonly [key: string, count: number])[]): M
   return sums
 }
 
-/** What frames have in all. */
+/** Sums and means over frames. */
 export function figuresOf(frames: LiveState['frames'], now: number) {
   const ended = frames.flatMap((frame) => frame.ended)
   const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
@@ -127,25 +127,25 @@ export function figuresOf(frames: LiveState['frames'], now: number) {
   return {
     requests: ended.length,
     tokensPerSecond: decoded / seconds,
-    /** Tokens and milliseconds of a step, on average. */
+    /** Mean tokens of a step; `stepMs` are its mean milliseconds. */
     stepTokens: (decoded + prefilled) / steps,
     stepMs: sum(frames, ({ steps }) => steps.ms) / steps,
-    /** The share of prompt tokens that came from the cache, of the requests that ended. */
+    /** Share of the prompt tokens of ended requests that came from the cache. */
     cachedShare: prompted === 0 ? undefined : sum(hits, (hit) => hit.cachedTokens) / prompted,
-    /** For each tenant, which share of its prompt tokens came from the cache. */
+    /** By tenant, the share of its prompt tokens that came from the cache. */
     cachedBy: new Map(
       Array.from(prompts, ([tenant, count]) => [tenant, cached.get(tenant)! / Math.max(1, count)]),
     ),
-    /** Cached tokens by where they were: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
+    /** Cached tokens by their source: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
     cachedFrom: sumByKey(hits.map((hit) => [hit.cache?.from ?? 'slot', hit.cachedTokens])),
-    /** Shares of the computed tokens, the largest first. */
+    /** The tenants' shares of the computed tokens, the largest first. */
     tenants: tenants
       .map(([tenant, count]) => [tenant, count / computed] as const)
       .sort(([, a], [, b]) => b - a),
   }
 }
 
-/** Computed tokens in each second before now, the oldest first. */
+/** Computed tokens in each second of the last minute, the oldest first. */
 export function tokensBySecond(frames: LiveState['frames'], now: number) {
   const seconds = figuresMs / 1000
   const prompts = Array.from({ length: seconds }, () => 0)

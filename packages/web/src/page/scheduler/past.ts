@@ -4,13 +4,13 @@ import { figuresMs, type LiveState, shownMs } from './live-state.js'
 const frameMs = 1000
 
 /**
- * A live view with what the flight recorder knows of the time before it began: steps, first tokens and who
- * had a slot when. Which slot that was, and when a prompt began, it does not know: both are guessed.
+ * Adds the flight recorder's past to a live view: steps, first tokens, and which requests were in slots. The
+ * recorder knows neither the slot's number nor the begin of a prefill: both are guessed.
  */
 export function withPast(state: LiveState, recording: Recording): LiveState {
   const { now, slots } = state
   const untilMs = Math.min(now, ...state.frames.map(({ atMs }) => atMs))
-  // The recording ends when it is asked for, which is now.
+  // A recording ends at the time of the request for it, which is now.
   const toClock = (atMs: number): number => now - recording.durationMs + atMs
   const spans = (recording.engines ?? 1) > 1 ? [] : spansOf(recording, toClock, slots)
   const isBefore = ({ atMs, untilMs: end }: { atMs: number; untilMs: number }): boolean =>
@@ -30,7 +30,7 @@ export function withPast(state: LiveState, recording: Recording): LiveState {
 
 type ToClock = (atMs: number) => number
 
-/** The steps and first tokens of each second since then. */
+/** A frame for each second since `since`, with its steps and first tokens. */
 function framesOf({ steps, arrivals }: Recording, toClock: ToClock, since: number) {
   const firsts = arrivals.flatMap(({ atMs, firstTokenMs: ms }) =>
     ms === undefined ? [] : [{ atMs: atMs + ms, ms }],
@@ -66,7 +66,7 @@ function framesOf({ steps, arrivals }: Recording, toClock: ToClock, since: numbe
     })
 }
 
-/** What happened in each second since then, in one pass: a recording has a hundred thousand steps. */
+/** Groups records by second, in one pass: a recording may have a hundred thousand steps. */
 function bySecond<T extends { readonly atMs: number }>(
   all: readonly T[],
   toClock: ToClock,
@@ -82,7 +82,7 @@ function bySecond<T extends { readonly atMs: number }>(
   return found
 }
 
-/** Requests in slots: each has the first one that is free when it comes, and waits until there is one. */
+/** Spans of requests in slots, guessed: each request takes the first free slot, and waits until there is one. */
 function spansOf(
   { arrivals, durationMs }: Recording,
   toClock: ToClock,

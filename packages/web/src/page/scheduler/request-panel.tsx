@@ -22,14 +22,14 @@ interface Report {
   readonly tenant: string
   readonly timings: Readonly<Record<string, number>>
   readonly timeline: readonly Entry[]
-  /** Where the prompt is no longer that of the call before; the first two sentences tell it. */
+  /** Where the prompt departs from the call before, which the first two sentences explain. */
   readonly parting?: object
   readonly sentences: readonly string[]
 }
 
 const ended = ['done', 'cancelled', 'failed', 'timed_out']
 
-/** What happened to one request, and why it waited. */
+/** Explains one request: what happened to it, and why it waited. */
 export function RequestPanel({ id }: { readonly id: string }) {
   const path = `requests/${encodeURIComponent(id)}`
   const { answer, problem } = useAnswer<{ readonly data: Report }>(path, {
@@ -65,7 +65,7 @@ function Timeline({ report }: { readonly report: Report }) {
       {parting !== undefined && <p class="hint">{sentences.slice(0, 2).join(' ')}</p>}
       <ol class="timeline">
         {timeline.map((entry, index) => {
-          // The answer goes on from its first token to the end.
+          // The answer lasts from its first token to the end.
           const isAnswer = entry.type === 'first_token'
           const { at_ms: at, until_ms: until = isAnswer ? total : at } = entry
           return (

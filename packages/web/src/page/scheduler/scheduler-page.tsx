@@ -11,7 +11,7 @@ import { useLive } from './follow-live.js'
 import { Bar } from '../shell/bar.js'
 import { useServer } from '../server.js'
 
-/** Milliseconds between two pictures of what changes little from one message to the next. */
+/** Milliseconds between two updates of the parts that change little with each message. */
 const slowMs = 2000
 
 const choose = (id: string | undefined): void => {
@@ -20,11 +20,11 @@ const choose = (id: string | undefined): void => {
 
 interface SchedulerPageProps {
   readonly models: readonly string[]
-  /** The request to explain. */
+  /** The id of the request to explain. */
   readonly request: string | undefined
 }
 
-/** The scheduler at work: what every slot does, who waits and why, and which policy decides. */
+/** The scheduler's live view: what every slot does, which requests wait and why, and the policy in force. */
 export function SchedulerPage({ models, request }: SchedulerPageProps) {
   const server = useServer()
   const [model, setModel] = useState('')
@@ -65,7 +65,7 @@ interface LiveViewProps extends LiveProps {
 function Live({ state, request, model }: LiveViewProps) {
   const { now, slots, spans } = state
   const slow = useSlow(state)
-  // The same elements are not compared again.
+  // Memoized: Preact skips elements that are the same.
   const [tiles, ended, ...cards] = useMemo(
     () =>
       [Tiles, EndedRequests, StepsChart, Figures, Slots, Tiers, Tenants].map((Part, index) => (
@@ -73,7 +73,7 @@ function Live({ state, request, model }: LiveViewProps) {
       )),
     [slow],
   )
-  // Requests that wait now have no span of it yet.
+  // A waiting request has no span until its wait has ended.
   const waits = state.queue.map(({ id, arrival }) => {
     return { id, kind: 'wait', atMs: arrival, untilMs: now, tokens: 0 } as const
   })
@@ -107,17 +107,17 @@ function Live({ state, request, model }: LiveViewProps) {
   )
 }
 
-/** More slots than this have no row of their own while nothing happens in them. */
+/** With more slots than this, idle ones have no row. */
 const mostIdleRows = 6
 
-/** The slots to show: all of a few; of many those that did something, so that idle ones take no room. */
+/** The slots to show: all if they are few, else those that were used. */
 function rowsFor(slots: LiveState['slots'], spans: LiveState['spans']): number[] {
   const all = slots.map(({ slot }) => slot)
   const used = new Set(spans.map(({ slot }) => slot))
   return all.length <= mostIdleRows ? all : all.filter((slot) => used.has(slot))
 }
 
-/** The state as it was at most {@link slowMs} ago; at once when a request comes first, or the last one ends. */
+/** The state, updated every {@link slowMs}; at once when the engine becomes busy or idle. */
 function useSlow(state: LiveState): LiveState {
   const shown = useRef(state)
   const isBusy = ({ slots }: LiveState): boolean =>

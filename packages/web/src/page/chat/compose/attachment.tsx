@@ -3,20 +3,20 @@ import { AudioLines, FileText } from 'lucide'
 import { useEffect, useState } from 'preact/hooks'
 import { Icon } from '../../parts/icon.js'
 
-/** What a model reads, as the list of models says it. */
+/** A kind of input, as the server's list of models names it. */
 export type Modality = 'text' | 'image' | 'audio'
 
-/** Longer texts that are pasted become files, so that the question stays readable. */
+/** A pasted text of more letters becomes a file, so that the question stays readable. */
 export const longPaste = 2000
 
 const mostTextBytes = 2_000_000
 const mostPdfBytes = 20_000_000
 const mostSoundBytes = 8_000_000
-/** Larger pictures are made smaller: models see no more, and the browser keeps them. */
+/** Larger images are scaled down to this many pixels a side: models see no more, and the browser stores them. */
 const mostPixels = 1536
 const mostPictureBytes = 1_000_000
 
-/** The types of sounds that servers take, and what browsers call them. */
+/** The types of sounds that servers take, with their names in browsers. */
 const sounds = [
   ['audio/wav', /wave?$/],
   ['audio/mpeg', /mpeg$|mp3$/],
@@ -26,7 +26,7 @@ const sounds = [
 /**
  * Reads a file for a question to a model that takes these inputs.
  *
- * @throws Error where the model could not read it, in words for the person who chose it
+ * @throws Error when the model could not read the file, in words for the user
  */
 export async function readAttachment(
   file: File,
@@ -51,7 +51,7 @@ export async function readAttachment(
   }
   withinLimit(file, mostTextBytes)
   const text = await file.text()
-  // A file of another kind has bytes that no text has.
+  // Binary files have bytes that texts do not have.
   if (/[\0\uFFFD]/.test(text.slice(0, 4096))) throw new Error(`${name}: not a text file`)
   return { name, text }
 }
@@ -67,7 +67,7 @@ async function sound(file: File): Promise<Blob> {
   return new Blob([file], { type })
 }
 
-/** A picture as every server reads it, and no larger than a model sees. */
+/** An image in a format that every server reads, scaled down to what a model sees. */
 async function picture(file: File): Promise<Blob> {
   const bitmap = await createImageBitmap(file).catch(() => {
     throw new Error(`${file.name}: no image that this browser reads`)
@@ -86,7 +86,7 @@ async function picture(file: File): Promise<Blob> {
   return await canvas.convertToBlob({ type: 'image/jpeg', quality: 0.85 })
 }
 
-/** A small picture of a file: the image itself, or what kind it is. */
+/** A thumbnail: the image itself, or an icon for the file's kind. */
 export function Thumbnail({ file }: { readonly file: Attachment }) {
   if (!isMedia(file)) return <Icon of={FileText} />
   return file.type === 'image' ? <Media file={file} isDecoration /> : <Icon of={AudioLines} />
@@ -94,7 +94,7 @@ export function Thumbnail({ file }: { readonly file: Attachment }) {
 
 interface MediaProps {
   readonly file: MediaFile
-  /** Whether its name stands beside it. */
+  /** Whether the file's name stands beside it, so that it need not be read out. */
   readonly isDecoration?: boolean
 }
 

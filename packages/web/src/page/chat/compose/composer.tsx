@@ -14,14 +14,14 @@ interface ComposerProps {
   readonly field: { readonly current: HTMLTextAreaElement | null }
   /** Empty: the server's default. */
   readonly model: string
-  /** What the model takes, where that is known. */
+  /** The inputs that the model takes, if they are known. */
   readonly inputs: readonly Modality[] | undefined
   /** The name of the system prompt, if there is one. */
   readonly system: string | undefined
   readonly onEditLast: () => void
 }
 
-/** Where a question is written: Enter sends it; files can be dropped, pasted or chosen. */
+/** The form for a question: Enter sends it; files can be dropped, pasted or chosen. */
 export function Composer({ chat, field, model, inputs, system, onEditLast }: ComposerProps) {
   const [text, setText] = useState('')
   const [files, setFiles] = useState<readonly Attachment[]>([])
@@ -142,7 +142,7 @@ export function Composer({ chat, field, model, inputs, system, onEditLast }: Com
   )
 }
 
-/** How many tokens a file adds to a question. An image is encoded for that; the answer finds it in the server's cache. */
+/** Tokens that a file adds to a question. Counting encodes an image; the answer then finds it in the cache. */
 async function countTokens(server: Server, model: string, file: Attachment): Promise<number> {
   const counts = [[file], []].map(async (files) => {
     const messages = [await questionOf({ content: '?', files })]

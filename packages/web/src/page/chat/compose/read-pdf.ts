@@ -1,6 +1,6 @@
 import { getDocument, GlobalWorkerOptions } from 'pdfjs-dist'
 
-/** The text of a PDF, page after page. Throws where it is no PDF, or needs a password. */
+/** The text of a PDF, page after page. Throws if the data is no PDF, or needs a password. */
 export async function readPdf(data: ArrayBuffer): Promise<string> {
   const worker = new URL('pdfjs-dist/build/pdf.worker.min.mjs', import.meta.url)
   GlobalWorkerOptions.workerPort ??= new Worker(worker, { type: 'module' })

@@ -28,7 +28,7 @@ interface SettingsFormProps {
   readonly onChange: (settings: ChatSettings) => void
 }
 
-/** The settings of the chat; what is left empty is the server's default, which is shown in its place. */
+/** The settings of the chat; an empty field shows and means the server's default. */
 export function SettingsForm({ settings, models, onChange }: SettingsFormProps) {
   const [isOpen, setOpen] = useState(false)
   const defaults = useDefaults(settings.model || (models[0]?.[1] ?? ''), isOpen)
@@ -137,7 +137,7 @@ export function SettingsForm({ settings, models, onChange }: SettingsFormProps) 
   )
 }
 
-/** What the server samples with by default, as `GET /props` has it; nothing of a server that does not tell. */
+/** The server's sampling defaults from `GET /props`; empty for a server without that route. */
 function useDefaults(model: string, isOpen: boolean): Readonly<Record<string, number>> {
   type Params = Readonly<Record<string, number>>
   type Props = { readonly default_generation_settings?: { readonly params?: Params } }

@@ -8,21 +8,21 @@ const names = [
   'mcp',
   // `required`: the model must call one; `none`: it may not.
   'toolChoice',
-  // `on`: each question is asked twice, with these in the place of the others the second time.
+  // `on`: each question is asked twice, the second time with the following settings instead.
   'compare',
   ...(['rivalModel', 'rivalTemperature', 'rivalSystem'] as const),
   // `hidden`: no figures below answers.
   'figures',
 ] as const
 
-/** What the chat asks with; texts are as they were typed, and an empty one is the server's default. */
+/** The settings of the chat's requests, as typed texts; an empty one is the server's default. */
 export type ChatSettings = Readonly<Record<(typeof names)[number], string>>
 
 const name = 'cllm-chat-settings'
 
 const none = Object.fromEntries(names.map((each) => [each, ''])) as ChatSettings
 
-/** What this browser keeps under a name; `otherwise` where that is nothing, or no JSON. */
+/** The value that this browser stores under a name; `otherwise` if there is none, or it is no JSON. */
 export function readKept<T>(name: string, otherwise: T): T {
   try {
     return JSON.parse(localStorage.getItem(name) ?? '') as T
@@ -31,7 +31,7 @@ export function readKept<T>(name: string, otherwise: T): T {
   }
 }
 
-/** Keeps a value in this browser. Throws where there is no room. */
+/** Stores a value in this browser. Throws if there is no room. */
 export function keepAs(name: string, value: unknown): void {
   try {
     localStorage.setItem(name, JSON.stringify(value))
@@ -40,23 +40,23 @@ export function keepAs(name: string, value: unknown): void {
   }
 }
 
-/** The settings that this browser keeps. */
+/** The settings that this browser stores. */
 export const readSettings = (): ChatSettings => ({
   ...none,
   ...readKept<Partial<ChatSettings>>(name, {}),
 })
 
-/** Keeps settings in this browser. */
+/** Stores the settings in this browser. */
 export const keepSettings = (settings: ChatSettings): void => keepAs(name, settings)
 
-/** The settings, with the limit for answers of their model where they have none; `models`: the default first. */
+/** The settings with their model's answer limit, if they have none. The first of `models` is the default. */
 function withAnswerLimit(settings: ChatSettings, models: readonly string[]): ChatSettings {
   if (settings.maxTokens.trim() !== '') return settings
   const limit = answerLimit(settings.model || (models[0] ?? ''))
   return limit === undefined ? settings : { ...settings, maxTokens: String(limit) }
 }
 
-/** What each question is asked with: once, or twice to compare. */
+/** The settings of each question: one set, or two to compare. */
 export function allSettings(settings: ChatSettings, models: readonly string[]) {
   const { compare, rivalModel, rivalTemperature, rivalSystem } = settings
   const rival = {

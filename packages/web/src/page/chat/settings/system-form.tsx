@@ -12,10 +12,10 @@ interface Preset {
 
 const key = 'cllm-presets'
 
-/** The presets that this browser keeps, by their names. */
+/** The presets that this browser stores. */
 export const readPresets = (): readonly Preset[] => readKept(key, [])
 
-/** What a system prompt is called: its preset, or that there is one; undefined: there is none. */
+/** The label of a system prompt: its preset's name, or that one is set; undefined for none. */
 export function systemName(system: string, presets: readonly Preset[]): string | undefined {
   if (system.trim() === '') return undefined
   return presets.find((preset) => preset.system === system)?.name ?? 'System prompt'
@@ -26,7 +26,7 @@ interface SystemFormProps {
   readonly onChange: (system: string) => void
 }
 
-/** The system prompt: typed, or one that was given a name. */
+/** The form of the system prompt: typed, or chosen from the presets. */
 export function SystemForm({ system, onChange }: SystemFormProps) {
   const [presets, setPresets] = useState(readPresets)
   const [name, setName] = useState('')

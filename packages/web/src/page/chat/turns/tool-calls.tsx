@@ -4,12 +4,12 @@ import { hasFeature } from '../../parts/switched-off.js'
 import { useServer } from '../../server.js'
 import type { ToolCall, ToolResult } from '../conversation.js'
 
-/** A call that a model made, as far as it has come. */
+/** A model's tool call, which may still be streaming in. */
 export const Call = ({ call: { name, arguments: given } }: { readonly call: ToolCall }) => (
   <Part what="Calls" name={name} label={`Arguments of ${name}`} text={pretty(given)} />
 )
 
-/** What calls gave, as it was typed in. */
+/** The results of tool calls. */
 export const Results = ({ results }: { readonly results: readonly ToolResult[] }) =>
   results.map(({ name, content }, index) => (
     <Part key={index} what="Result of" name={name} label={`Result of ${name}`} text={content} />
@@ -30,24 +30,24 @@ function Part({ what, name, label, text }: PartProps) {
   )
 }
 
-/** Models know a tool of an MCP server as `SERVER__TOOL`. */
+/** Tools of MCP servers are offered to models as `SERVER__TOOL`. */
 const isMcp = (name: string): boolean => hasFeature('mcp') && name.includes('__')
 
 interface ResultsFormProps {
   readonly calls: readonly ToolCall[]
-  /** What was given before. */
+  /** The results before an edit. */
   readonly known?: readonly ToolResult[]
   readonly isBusy: boolean
   readonly onSend: (results: readonly ToolResult[]) => void
   readonly onCancel?: () => void
 }
 
-/** Asks for the results of calls. Those of tools that an MCP server has are run when a button says so. */
+/** A form for the results of tool calls. A button runs the tool of an MCP server. */
 export function ResultsForm({ calls, known = [], isBusy, onSend, onCancel }: ResultsFormProps) {
   const [texts, setTexts] = useState(() => calls.map((_, index) => known[index]?.content ?? ''))
   const server = useServer()
   const { told, attempt } = useTelling()
-  /** Runs a call of a tool that an MCP server has, as its reader has just agreed to. */
+  /** Runs a tool call at its MCP server, after the user has agreed. */
   const run = async (index: number): Promise<string> => {
     const { name, arguments: given } = calls[index]!
     const body = { name, arguments: JSON.parse(given || '{}') as unknown }

@@ -6,7 +6,7 @@ import { branchesOf, type Turn } from '../conversation.js'
 import type { TurnProps } from './turn-view.js'
 import { Quiet } from '../../parts/form.js'
 
-/** What is below a turn: what can be done with it, and how it came. */
+/** The foot of a turn: its buttons, and an answer's figures. */
 export function TurnFoot(props: TurnProps & { readonly isComing: boolean }) {
   const { turn, chat, hasFigures, isComing, onEdit } = props
   const { conversation, isBusy } = chat
@@ -56,7 +56,7 @@ function Branches({ turn, chat }: Pick<TurnProps, 'turn' | 'chat'>) {
   )
 }
 
-/** How an answer came; while it waits, its place in the queue and the time that was predicted. */
+/** An answer's figures; while it waits, its place in the queue and the predicted time. */
 function Figures({ turn, isComing }: { readonly turn: Turn; readonly isComing: boolean }) {
   const { figures = {}, request } = turn
   const { firstTokenMs, tokensPerSecond, promptTokens, cachedTokens, tokens, predictedMs } = figures
@@ -89,7 +89,7 @@ function Figures({ turn, isComing }: { readonly turn: Turn; readonly isComing: b
   )
 }
 
-/** The place in the queue, asked for once a second while a request waits. */
+/** The request's place in the queue, polled once a second while it waits. */
 function usePlace(request: string | undefined, first: number | undefined): number | undefined {
   type Told = { readonly data: { readonly queue_position?: number } }
   const path = request && `requests/${request}`

@@ -8,18 +8,18 @@ import { Call, Results, ResultsForm } from './tool-calls.js'
 import { TurnFoot } from './turn-foot.js'
 import { useState } from 'preact/hooks'
 
-/** A turn, and the chat that it is of. */
+/** A turn, and its chat. */
 export interface TurnProps {
   readonly turn: Turn
   readonly chat: Chat
   /** Whether times and counts are shown. */
   readonly hasFigures: boolean
   readonly isEdited: boolean
-  /** Edits the turn of this id; undefined: none. */
+  /** Opens the editor for the turn of this id; undefined closes it. */
   readonly onEdit: (id: string | undefined) => void
 }
 
-/** One message, with what the model thought and called, its figures and its branches. */
+/** One message, with the model's reasoning and tool calls, its figures and its branches. */
 export function TurnView(props: TurnProps) {
   const { turn, chat, isEdited, onEdit } = props
   const { conversation, isBusy } = chat
@@ -102,7 +102,7 @@ interface EditTurnProps extends Pick<TurnProps, 'turn' | 'chat'> {
   readonly onEnd: () => void
 }
 
-/** Another question, or other results, in the place of this turn's. */
+/** An editor for a question or tool results; sending makes a new branch beside this turn. */
 function EditTurn({ turn, chat, onEnd }: EditTurnProps) {
   const { conversation, isBusy, edit, giveResults } = chat
   const [draft, setDraft] = useState(turn.content)
