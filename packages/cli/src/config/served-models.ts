@@ -79,14 +79,11 @@ export const normalizeServed = (value: unknown): unknown => {
 export const resolveServed = (
   models: Readonly<Record<string, ServedModel>>,
   folder: string,
-): Readonly<Record<string, ServedModel>> =>
-  changed(
-    models,
-    (model) =>
-      withSettings(model, ({ format, resolve }, one) =>
-        accepts(format, one) ? resolve(one, folder) : one,
-      ) as ServedModel,
-  )
+): Readonly<Record<string, ServedModel>> => {
+  const absolute = ({ format, resolve }: PlacedOption, value: unknown): unknown =>
+    accepts(format, value) ? resolve(value, folder) : value
+  return changed(models, (model) => withSettings(model, absolute) as ServedModel)
+}
 
 /** Model names by alias; null is the default model. */
 export const aliases = () =>

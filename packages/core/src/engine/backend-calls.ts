@@ -62,12 +62,11 @@ export function checkTokenizer(tokenizer: Tokenizer): void {
     const [token = 0] = synchronous(tokenizer.encode('hello'), 'encode')
     synchronous(tokenizer.isEndOfGeneration(token), 'isEndOfGeneration')
     const decoder = synchronous(tokenizer.createDecoder(), 'createDecoder')
-    const texts: readonly unknown[] = [
-      synchronous(decoder.push(token), 'push'),
-      synchronous(decoder.end(), 'end'),
-    ]
-    if (texts.some((text) => typeof text !== 'string')) {
-      throw new TypeError(`push and end of createDecoder returned ${texts.join(' and ')}, no texts`)
+    const pushed: unknown = synchronous(decoder.push(token), 'push')
+    const ended: unknown = synchronous(decoder.end(), 'end')
+    if (typeof pushed !== 'string' || typeof ended !== 'string') {
+      const came = `${String(pushed)} and ${String(ended)}`
+      throw new TypeError(`push and end of createDecoder returned ${came}, no texts`)
     }
   } catch (cause) {
     // It may take no text: its requests are told then.

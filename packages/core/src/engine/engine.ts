@@ -226,7 +226,7 @@ export class Engine {
 
   #appendPart(part: StepPart, index: number, outcome: StepOutcome, now: number): void {
     const { request: sequence } = part
-    // Computed again and again, it would keep all else in the process waiting.
+    // Taken for an interruption, such steps would be computed again and again, and keep the whole process busy.
     if (outcome.isInterrupted === true) {
       throw wrong(this.backend, 'step', 'isInterrupted after interrupt() alone', true)
     }

@@ -200,7 +200,8 @@ export class ModelLoader {
   async #load(model: PooledModel): Promise<void> {
     const { source, name } = model
     const since = this.clock.now()
-    const { signal } = (model.loading = new AbortController())
+    model.loading = new AbortController()
+    const { signal } = model.loading
     this.#present.add(model)
     model.state = 'loading'
     this.#short.delete(model)

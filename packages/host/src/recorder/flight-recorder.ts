@@ -175,7 +175,8 @@ export class FlightRecorder {
   /** Drops entries beyond the period, and the oldest ones until no more than these bytes are left. */
   #forget(mostBytes = this.options.maxBytes): void {
     this.#beginsAt = Math.max(this.#beginsAt, this.clock.now() - this.options.windowMs)
-    let [arrivals, steps] = [0, 0]
+    let arrivals = 0
+    let steps = 0
     for (;;) {
       const arrival = this.#arrivals[arrivals]
       const step = this.#steps[steps]

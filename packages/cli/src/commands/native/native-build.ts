@@ -167,10 +167,8 @@ async function buildInto(
 }
 
 /** The file with the source of llama.cpp, fetched if it is not installed. */
-async function sourceOf(
-  work: string,
-  { env, signal, onProgress: show }: Building,
-): Promise<string> {
+async function sourceOf(work: string, building: Building): Promise<string> {
+  const { env, signal, onProgress: show } = building
   const installed = installedSource()
   if (installed !== undefined) return installed
   show({ kind: 'stage', text: 'fetching the source of llama.cpp from npm' })

@@ -5,8 +5,9 @@ import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from '../../contracts/model/tokenizer.js'
 import { defined } from '../../defined.js'
 import { CllmError } from '../../errors/cllm-error.js'
+import { synchronous } from '../../plugin/checks.js'
 import * as tokens from '../../tokens.js'
-import { createSampler, toError, wrong } from '../backend-calls.js'
+import { createSampler, toError } from '../backend-calls.js'
 import { AdapterTable } from '../features/adapters.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
 import * as parts from '../engine-parts.js'
@@ -285,8 +286,7 @@ export class RequestTable {
     sequence.computedTokens = 0
     sequence.discarded = 0
     try {
-      const given: unknown = sequence.sampler?.dispose()
-      if (given instanceof Promise) throw wrong(this.backend, 'dispose', 'nothing, at once', given)
+      synchronous(sequence.sampler?.dispose(), 'dispose')
     } catch (error) {
       // The request has to end all the same.
       this.logger.error({ err: error }, 'a sampler could not be disposed of')

@@ -106,8 +106,7 @@ type Flags = Values<typeof simulationFlags>
  * @throws `invalid_configuration` for contradictory flags, `invalid_dataset` for an invalid file
  */
 export function readSimulation(flags: Flags, factory: PolicyFactory): SimulationSetup {
-  const { seed, router, slo, images, tenants, models } = flags
-  const { replay, trace } = flags
+  const { seed, router, slo, images, tenants, models, replay, trace } = flags
   if ([replay, trace, flags.dataset].filter((source) => source !== undefined).length > 1) {
     throw wrong('--replay, --trace and --dataset: expected one of them, got more')
   }
