@@ -53,7 +53,7 @@ export interface ServeOptions {
   readonly logger?: Logger
   /** Whether SIGINT and SIGTERM close the server, after running requests; default false. */
   readonly signals?: boolean
-  /** Told what is done while it starts, such as the download of a model. Default: nobody. */
+  /** Called with texts about the progress of the start, such as the download of a model. Default: not set. */
   readonly onProgress?: (text: string) => void
 }
 

@@ -32,7 +32,7 @@ export class CommandFailed extends Error {}
 /** Runs a command; `argv` excludes the command's name. Returns the exit code. */
 export type RunCommand = (argv: readonly string[], io: CommandIo) => Promise<number>
 
-/** Writes what a command found, as JSON if that is asked for. */
+/** Writes a command's result, as JSON or as text. */
 export function tell(io: CommandIo, asJson: boolean, found: unknown, text: () => string): void {
   io.stdout.write(asJson ? `${JSON.stringify(found, undefined, 2)}\n` : text())
 }

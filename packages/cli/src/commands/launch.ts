@@ -168,7 +168,7 @@ the running server, or starts one if none serves the model. Arguments after \`--
   },
 })
 
-/** What a server says of a model. */
+/** A server's facts about a model. */
 interface Shown {
   readonly meta?: { readonly n_ctx?: number }
   readonly architecture?: { readonly input_modalities: readonly string[] }

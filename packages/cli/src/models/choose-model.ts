@@ -65,7 +65,7 @@ const bytesOf = (entry: CatalogEntry, { slots, contextSize }: ChoiceOptions): nu
 const isDownloaded = async ({ file }: CatalogEntry, { cacheFolder }: ChoiceOptions) =>
   await exists(join(cacheFolder, file))
 
-/** The host that has the entry's file, if it says so in time. */
+/** The host that has the entry's file, if it answers in time. */
 async function reachable({ sources }: CatalogEntry, options: ChoiceOptions) {
   const { env, signal, patienceMs = 3000 } = options
   const source = sources.find(({ kind }) => kind === 'hugging-face')

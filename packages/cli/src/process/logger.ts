@@ -99,7 +99,7 @@ type WriteBytes = (fd: number, bytes: Uint8Array) => number
 
 /**
  * Where log lines go: each is written before `write` returns, so that none is missing after a crash. A line that
- * cannot be written, as on a full disk, is lost, and never an error: the log must not fail what it tells of.
+ * cannot be written, as on a full disk, is lost, and never an error: a failing log must not fail the work.
  */
 export class LogLines {
   /** Whether the last write failed, which is reported once. */

@@ -43,7 +43,7 @@ export const misnamed = 'it holds other tokens than it is named for'
  *
  * @param secret - 32 bytes; default: it is not encrypted
  * @param thread - writes it; default: the thread that nobody waits for
- * @param instead - the version of the one that it replaces; default: of any
+ * @param instead - the version of the file that it replaces; default: any
  */
 export async function writeStateFile(
   path: string,

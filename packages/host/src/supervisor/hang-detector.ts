@@ -5,7 +5,7 @@ import type { SupervisorOptions } from './supervisor-options.js'
 
 interface Watch {
   readonly debt: keyof Debts
-  /** What is missing when it hangs. */
+  /** The missing sign of progress, for the message about a hang. */
   readonly what: string
   readonly patienceMs: number
   isOwed: boolean

@@ -76,7 +76,7 @@ const showHelp = `  /show info      The model
   /show template  The model's chat template
 `
 
-/** What `/set` switches: the words for on and off, and what is said of each. */
+/** The switches of `/set`: the words for on and off, and the reply to each. */
 const switches = [
   ['history', 'nohistory', 'earlier messages are sent along', 'each message stands alone'],
   ['think', 'nothink', 'the model thinks, where it can', 'the model does not think'],

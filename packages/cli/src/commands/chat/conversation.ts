@@ -26,7 +26,7 @@ export interface ChatSettings {
 export interface Tools {
   /** In OpenAI's form. */
   readonly offered: readonly object[]
-  /** Runs a call, and resolves with what the model is told. */
+  /** Runs a call, and resolves with the result for the model. */
   readonly run: (call: ToolCall['function'], signal: AbortSignal) => Promise<string>
 }
 

@@ -81,7 +81,7 @@ type Listed =
   | (Omit<WorkerRecord, 'state'> & { readonly state: WorkerRecord['state'] | 'lost' })
   | (IncompatibleWorker & { readonly state: 'incompatible' })
 
-/** The workers on the list; those whose process has ended stay there for some seconds, as lost. */
+/** The listed workers; a worker whose process has ended stays listed for some seconds, as lost. */
 async function workersOn(bus: RedisBus): Promise<Listed[]> {
   const members = await bus.members()
   const records = [...members].flatMap(([id, text]) => readRecord(id, text) ?? [])

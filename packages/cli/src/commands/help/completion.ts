@@ -45,7 +45,7 @@ async function wordsOf(io: CommandIo): Promise<Words> {
   return words
 }
 
-/** A command's flags. Its help has them all, those of the configuration, too. */
+/** A command's flags. Its whole help lists all of them, also those of the configuration. */
 async function flagsOf(name: string, { env, signal }: CommandIo): Promise<readonly string[]> {
   let text = ''
   const stdout = { write: (part: string) => void (text += part) }

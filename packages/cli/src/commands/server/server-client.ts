@@ -104,7 +104,7 @@ const openAiCodes: Readonly<Record<string, ErrorCode>> = {
   rate_limit_exceeded: 'queue_full',
 }
 
-/** For answers without a code of ours, such as those in Ollama's form. */
+/** Codes for answers without one of ours, such as those in Ollama's form. */
 const codesByStatus: Readonly<Record<number, ErrorCode>> = {
   401: 'unauthenticated',
   403: 'forbidden',

@@ -1,7 +1,7 @@
 import { type ValueFormat, emptyToNone, orNone, text } from './value-format.js'
 import { resolvePath } from '../paths.js'
 
-/** What an option has beside its format and its default. */
+/** The properties of an option besides its format and its default. */
 interface OptionDetails<T> {
   /** Its flag, without the dashes. Default: its name in YAML, with `-` for `_`. */
   readonly flag?: string

@@ -58,7 +58,7 @@ export interface HuggingFaceSource {
   readonly uri: string
   /** Size of the file, maybe approximate. */
   readonly bytes: number
-  /** In hexadecimal; absent: not known, so that only what the host says can be compared. */
+  /** In hexadecimal; absent: not known, so that only the host's own hash can be compared. */
   readonly sha256?: string
 }
 
@@ -82,7 +82,7 @@ export interface CatalogShape extends Pick<
 /** A model with a short name. */
 export interface CatalogEntry {
   readonly name: string
-  /** What Ollama's library calls it, for those who come from there. */
+  /** Its names in Ollama's library, for users who come from there. */
   readonly ollama?: readonly string[]
   readonly title: string
   /** What it is for; default `chat`. */
@@ -96,7 +96,7 @@ export interface CatalogEntry {
   readonly shape?: CatalogShape
   /** Its projector for images or sounds; the file is named as `projectorName` says. Default: none. */
   readonly projector?: Pick<CatalogEntry, 'file' | 'bytes' | 'sources'>
-  /** What its authors recommend, or was measured here; a request's own values go first. */
+  /** Sampling that its authors recommend, or that was measured here; a request's own values take precedence. */
   readonly sampling?: Partial<SamplingParams>
   /** A hint that a server prints at its start. Default: none. */
   readonly advice?: string

@@ -10,7 +10,7 @@ const usualMemory: Omit<MemorySettings, keyof Sizes> = {
   flashAttention: 'auto',
 }
 
-/** What is known of a catalog model's memory before it is downloaded; undefined: nothing. */
+/** The shape of a catalog model before it is downloaded; undefined: not known. */
 export function shapeOf({ shape, bytes, projector }: CatalogEntry): ModelShape | undefined {
   if (shape === undefined) return undefined
   const { headSize, layers, keyValueHeads } = shape

@@ -76,7 +76,7 @@ export const resumeFolder = (target: string): string => `${target}.resume`
  * @param target - its {@link resumeFolder} is removed at the end; a download that was interrupted, or not kept, stays
  *   in it, to be continued
  * @param keep - moves away the files that it keeps; gets the model's projector, if there is one
- * @throws the errors of {@link download}, `model_unavailable` for a file that is another one
+ * @throws the errors of {@link download}, `model_unavailable` for a file with another hash
  */
 export async function fetchChecked<T>(
   uri: string,

@@ -30,7 +30,7 @@ export interface Served {
   readonly directory: ClosableDirectory
   /** Fetches further models; absent: these are all. */
   readonly store?: ModelStore
-  /** What is shared with other fronts; absent for a server of its own. */
+  /** The parts that are shared with other fronts; absent for a server without a cluster. */
   readonly shared?: SharedWithFronts
   /** Loads the models that must be there before requests are served. */
   readonly load: () => Promise<void>

@@ -75,7 +75,7 @@ export function readState(path: string, secret?: Uint8Array, memory?: Memory): R
   }
 }
 
-/** Changes when a file is replaced, not when it is touched; inodes alone may come again. */
+/** A file's version: changes when it is replaced, not when it is touched. Inodes alone may be used again. */
 export const versionOf = ({ ino, birthtimeMs }: Stats): string => `${ino} ${birthtimeMs}`
 
 /** {@link readState} for the bytes of a file in memory. */

@@ -21,7 +21,7 @@ export interface ReadHead extends StateHead {
   readonly data?: Uint8Array
   /** The time of the file, in milliseconds since the epoch. */
   readonly usedAt?: number
-  /** Changes with each write. */
+  /** The version of the file, which changes with each write. */
   readonly version?: string
 }
 
@@ -91,7 +91,7 @@ export class StateSource {
   /** The CRC-32 of what was read. */
   sum = 0
 
-  /** @param fill - fills `bytes` with those from the position `at` on */
+  /** @param fill - fills `bytes` from the position `at` of the source */
   constructor(
     private readonly size: number,
     private readonly fill: (bytes: Uint8Array, at: number) => void,

@@ -33,7 +33,7 @@ export interface ListProblem {
 
 const pageBytes = 4096
 
-/** The code of what fails as another process was faster. */
+/** The error code of a write when another process has replaced the file before. */
 export const changed = 'CHANGED'
 
 /**
@@ -72,8 +72,8 @@ export const stateJobs = {
  * Writes a file under a temporary name, and renames it. Makes the folder if need be.
  * @param head - comes before the data
  * @param data - copied to the thread unless its memory is shared
- * @param instead - the version of what it replaces. Where another process has changed that, it fails; not if that comes
- *   between the last look and the renaming, some microseconds
+ * @param instead - the version of the file that it replaces: fails if another process has replaced that, except in the
+ *   microseconds between this check and the renaming
  */
 function write(
   path: string,
