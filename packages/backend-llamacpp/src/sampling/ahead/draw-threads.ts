@@ -83,7 +83,7 @@ export class DrawThreads {
     return this.#woken > 0 ? this.#wake : undefined
   }
 
-  /** Makes all draws; {@link notDrawn} for one that failed. Undefined if they are not worth sharing, or cannot be shared. */
+  /** Makes all draws; {@link notDrawn} for one that failed. Undefined if sharing them is not worth it, or failed. */
   draw(draws: readonly SharedDraw[]): TokenId[] | undefined {
     const { mostDraws } = SharedDrawQueue
     this.#woken = 0

@@ -32,34 +32,34 @@ import type { Vocabulary } from '../../text/vocabulary.js'
 const noTokens: readonly TokenId[] = []
 
 /**
- * Draws the tokens of one sequence from logits that can be read: the same tokens as
- * llama.cpp's samplers draw, as a function of seed, position and history alone.
+ * Draws the tokens of one sequence from logits that can be read. It draws the same tokens as llama.cpp's samplers,
+ * which depend only on the logits, the seed, the position and the history.
  */
 export class ChainSampler extends TokenSampler {
   readonly #workspace: SamplerWorkspace
   readonly #processors: readonly LogitProcessor[]
   readonly #chain: SamplingChain
   readonly #seed: number
-  /** The sequence's tokens, where a step needs them. */
+  /** The sequence's tokens; only kept if a step needs them. */
   readonly #history: TokenId[] | undefined
   readonly #constraint: ConstraintTrack | undefined
   readonly #biases: Biases | undefined
-  /** Those where the grammar holds; without one, all. */
+  /** The biases while the grammar applies; without a grammar, the same as `#biases`. */
   readonly #bounded: Biases | undefined
-  /** The threads that may draw for it, and its number among their samplers. */
+  /** The threads that may draw for this sampler, and its number there; undefined: only this sampler can draw. */
   readonly #shared: { readonly threads: DrawThreads; readonly sampler: number } | undefined
-  /** What they have drawn ahead. */
+  /** The token that these threads have drawn ahead. */
   #ahead: TokenId | undefined
-  /** What it is prepared for: to draw behind `position`, in a batch with these tokens from `start` on. */
+  /** The prepared draw: behind `position`, in a batch item with these tokens from position `start` on. */
   #place = { position: 0, start: 0, tokens: noTokens }
-  /** By the index that was drawn from. */
+  /** The log probabilities of draws, by the index that was drawn from. */
   readonly #drawn = new Map<number, OutputLogprobs>()
   #disposed = false
 
   /**
-   * @param tokens - those that the sequence has so far
-   * @param threads - which may draw what depends on nothing but logits, seed and position
-   * @throws CllmError `invalid_token` when a bias is for no token
+   * @param tokens - the tokens of the sequence so far
+   * @param threads - may make draws that depend on nothing but logits, seed and position
+   * @throws CllmError `invalid_token` if a bias is for an unknown token
    */
   constructor(
     workspace: SamplerWorkspace,
@@ -83,7 +83,7 @@ export class ChainSampler extends TokenSampler {
       this.forced = constraint.forced
       if (biases.size > 0) this.#bounded = listed(withinGrammar(biases, vocabulary))
     }
-    // biases differ where a grammar begins to hold
+    // biases change when a grammar begins to apply at a trigger
     const isPlain = constraint?.mayBegin !== true || biases.size === 0
     if (threads !== undefined && !needsHistory && isPlain) {
       const plain = { ...params, logitBias: [] }
@@ -93,8 +93,8 @@ export class ChainSampler extends TokenSampler {
   }
 
   /**
-   * The prepared draw for several threads, of a constraint the first try; undefined where only this sampler can make
-   * it.
+   * The prepared draw in a form that any thread can make; with a constraint this is the first try. Undefined if only
+   * this sampler can make it.
    */
   shared(index: number): SharedDraw | undefined {
     if (this.#shared === undefined) return undefined
@@ -104,7 +104,7 @@ export class ChainSampler extends TokenSampler {
     return { sampler: this.#shared.sampler, position: this.#place.position, address, draw }
   }
 
-  /** Takes a token that was drawn for it: {@link draw} gives it out. */
+  /** Takes a token that a thread has drawn for this sampler; {@link draw} then returns it. */
   onToken(token: TokenId): void {
     this.#ahead = token
   }
@@ -115,9 +115,8 @@ export class ChainSampler extends TokenSampler {
   }
 
   /**
-   * Draws from logits, which it does not change.
-   * @throws CllmError `invalid_constraint` when the constraint allows no token, `backend_failed` when none
-   * can be drawn
+   * Draws from logits, without changing them.
+   * @throws CllmError `invalid_constraint` if the constraint allows no token, `backend_failed` if none can be drawn
    */
   draw(index: number, likeliest?: number): TokenId {
     const [ahead, constraint] = [this.#ahead, this.#constraint]
@@ -131,7 +130,7 @@ export class ChainSampler extends TokenSampler {
     const holds = constraint?.prepare(position, start, tokens)
     if (ahead !== undefined && constraint?.take(ahead) === true) return ahead
     let token = this.#choose(given, holds === true ? this.#bounded : this.#biases)
-    // Testing the drawn token alone is the quick way, as node-llama-cpp does it.
+    // It is faster to test only the drawn token first, as node-llama-cpp does.
     if (constraint?.take(token) === false) token = this.#chooseAllowed(constraint)
     if (likeliest !== undefined) {
       const { temperature } = this.#chain.draw
@@ -149,7 +148,7 @@ export class ChainSampler extends TokenSampler {
     random.seed(seedAt(this.#seed, position))
     logits.set(given)
     if (this.#processors.length > 0) {
-      // without what is behind the vocabulary's end
+      // without the padding behind the vocabulary
       const all = logits.subarray(0, scan.size)
       for (const processor of this.#processors) processor.apply(all, { position, tokens: history })
     }
@@ -160,7 +159,7 @@ export class ChainSampler extends TokenSampler {
     return token
   }
 
-  /** Draws once more, from what is left of the last draw's logits, what the constraint allows. */
+  /** Draws once more, from the last draw's changed logits, only among tokens that the constraint allows. */
   #chooseAllowed(constraint: ConstraintTrack): TokenId {
     const { scan, random, candidates } = this.#workspace
     allowOnly(scan.logits, constraint.mask())
@@ -186,14 +185,14 @@ export class ChainSampler extends TokenSampler {
   }
 }
 
-/** Samplers that draw in JavaScript, on the logits where llama.cpp has them. */
+/** Makes samplers that draw in JavaScript, from the logits in llama.cpp's own memory. */
 export class ChainSamplers implements SamplerFactory {
   readonly seesLogits = true
   readonly drawAhead: SamplerFactory['drawAhead']
   readonly #workspace: SamplerWorkspace
   readonly threads: DrawThreads | undefined
 
-  /** @param count - of threads that draw beside this one */
+  /** @param count - the number of threads that draw beside this one */
   constructor(
     context: Pick<LogitsContext, 'logits' | 'logitsAddress'>,
     vocabulary: Vocabulary,
@@ -228,7 +227,7 @@ function drawAhead(threads: DrawThreads, prepared: readonly PreparedDraw[]): voi
     draws.push(draw)
   }
   for (const [nth, token] of (threads.draw(draws) ?? []).entries()) {
-    // What could not be drawn, the sampler draws, or says why not.
+    // If a thread could not draw, the sampler draws again, or throws the reason.
     if (token >= 0) samplers[nth]!.onToken(token)
   }
 }

@@ -21,10 +21,10 @@ import {
 } from './steps/truncation.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 
-/** llama.cpp draws a random seed when it is given this one. */
+/** llama.cpp takes a random seed in place of this one. */
 const randomSeed = 0xffffffff
 
-/** The golden ratio in 32 bits: odd, so that a product with it is a bijection. */
+/** The golden ratio in 32 bits: odd, so that multiplying by it is one-to-one. */
 const golden = 0x9e3779b9
 
 /**
@@ -37,7 +37,7 @@ export function seedAt(seed: number, position: number): number {
 }
 
 /**
- * What a request adds to the logits of single tokens, with `ignoreEos` as a bias too.
+ * The biases that a request adds to the logits of single tokens; `ignoreEos` becomes a bias, too.
  * @throws CllmError `invalid_token`
  */
 export function biasesOf(params: SamplingParams, vocabulary: Vocabulary): Map<TokenId, number> {
@@ -59,31 +59,31 @@ export function biasesOf(params: SamplingParams, vocabulary: Vocabulary): Map<To
 const largeVocabulary = 65_536
 
 /**
- * How many tokens `top_p` looks at in a large vocabulary: sorting all of 151,936 takes up to
- * 7 ms a token, 8,192 take 0.8. The probability beyond them was 0.00002 with a well-trained model
- * and 0.01 with a 2-bit one (see docs/decisions/0005-nucleus-candidates.md).
+ * How many tokens `top_p` looks at in a large vocabulary: sorting all 151,936 tokens takes up to 7 ms per drawn token,
+ * sorting 8,192 takes 0.8 ms. The probability of the other tokens was 0.00002 with a well-trained model and 0.01 with a
+ * 2-bit one (see docs/decisions/0005-nucleus-candidates.md).
  */
 export const nucleusCandidates = 8192
 
-/** The `top_k` of a request's draws; 0 for none. */
+/** The `top_k` of a request's draws; 0: all tokens. */
 export function topKOf({ topK, topP }: SamplingParams, vocabularySize: number): number {
   if (topK > 0) return topK
   return topP < 1 && vocabularySize > largeVocabulary ? nucleusCandidates : 0
 }
 
-/** Whether tokens that came before are less likely. */
+/** Whether a request makes earlier tokens less likely. */
 export function hasPenalties(params: SamplingParams): boolean {
   const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyLastN } = params
   const isAny = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
   return isAny && penaltyLastN !== 0
 }
 
-/** With a threshold above this XTC does nothing. */
+/** The highest threshold of XTC that has an effect. */
 const mostXtcThreshold = 0.5
 
-/** What a request's draws do with the logits. */
+/** The steps of a request's draws. */
 export interface SamplingChain {
-  /** They need the tokens before the one that is drawn. */
+  /** Changes of the logits, which need the earlier tokens. */
   readonly changes: readonly LogitChange[]
   readonly steps: readonly ChainStep[]
   readonly draw: FinalDraw
@@ -127,7 +127,7 @@ export function createChain(
   return { changes, steps, draw }
 }
 
-/** Draws one of the tokens that the scan has logits of; undefined when none can be drawn. */
+/** Draws a token from the scan's logits; undefined if no token can be drawn. */
 export function pick(
   { steps, draw }: SamplingChain,
   candidates: Candidates,

@@ -3,32 +3,31 @@ import { RadixSort } from './radix-sort.js'
 import { blockSize, leastLogit, type VocabularyScan } from '../scan/vocabulary-scan.js'
 
 /**
- * The tokens that are still in question in a draw. At first they are the whole vocabulary, which is
- * not listed: the first step that leaves tokens out lists the others, in the order of their ids. The
- * lists are made once and used for every draw.
+ * The tokens that a draw can still choose. At first this is the whole vocabulary, without a list: the first step that
+ * leaves tokens out lists the others, in the order of their ids. The lists are allocated once and used for every draw.
  */
 export class Candidates {
   readonly #sort = new RadixSort()
   readonly #otherIds: Int32Array
   readonly #otherLogits: Float32Array
-  /** Of {@link counted}, while tokens are masked. */
+  /** The value of {@link counted} while tokens are masked; otherwise 0. */
   #masked = 0
 
   // Fields for speed; only the methods here set them.
-  /** How many tokens are left. */
+  /** The number of tokens that are left. */
   size = 0
   /** The largest logit. */
   largest = -Infinity
-  /** Whether no step has left out any token, and they are not listed. */
+  /** Whether no step has left out a token yet, so that the tokens are not listed. */
   isWhole = true
-  /** Whether the likeliest one is the first, and so on. Only true when they are listed. */
+  /** Whether the tokens are listed and sorted, the likeliest first. */
   isSorted = false
 
-  /** The first {@link size} are the tokens, once they are listed. */
+  /** The ids of the tokens once they are listed: the first {@link size} entries. */
   readonly ids: Int32Array
-  /** Their logits. */
+  /** The logits of the listed tokens. */
   readonly logits: Float32Array
-  /** Their weights or probabilities, where they have just been computed. */
+  /** Their weights or probabilities, only valid right after they were computed. */
   readonly weights: Float32Array
 
   constructor(readonly scan: VocabularyScan) {
@@ -40,14 +39,14 @@ export class Candidates {
   }
 
   /**
-   * How many tokens llama.cpp counts: with those that {@link mask} left out, until another step leaves
-   * out more.
+   * The number of tokens that llama.cpp would count: it includes tokens left out by {@link mask}, until another step
+   * leaves out more.
    */
   get counted(): number {
     return Math.max(this.size, this.#masked)
   }
 
-  /** The likeliest token; of equal ones the first. */
+  /** The likeliest token; in a tie the first. */
   get likeliest(): TokenId {
     if (!this.isWhole) return this.ids[this.logits.indexOf(this.largest)]!
     const block = this.scan.maxima.indexOf(this.largest)
@@ -56,7 +55,7 @@ export class Candidates {
 
   /**
    * Begins with the whole vocabulary, with the logits that the scan has now.
-   * @returns false when no token can be drawn
+   * @returns false if no token can be drawn
    */
   begin(): boolean {
     this.largest = this.scan.findLargest()
@@ -67,19 +66,19 @@ export class Candidates {
     return this.largest > -Infinity
   }
 
-  /** Lists all tokens that can be drawn, in the order of their ids, unless they are listed. */
+  /** Lists all tokens that can be drawn, in the order of their ids, unless tokens are listed already. */
   list(): void {
     if (this.isWhole) this.#collect(leastLogit)
   }
 
-  /** Leaves out the tokens with a smaller logit, which llama.cpp keeps at −∞; the order stays. */
+  /** Leaves out the tokens with a smaller logit, but counts them, as llama.cpp keeps them at −∞; keeps the order. */
   mask(logit: number): void {
     const { counted } = this
     this.keepFrom(logit)
     this.#masked = counted
   }
 
-  /** Leaves out the tokens with a smaller logit; the order stays. */
+  /** Leaves out the tokens with a smaller logit; keeps the order. */
   keepFrom(logit: number): void {
     this.#masked = 0
     if (this.isWhole) return this.#collect(Math.max(logit, leastLogit))
@@ -95,12 +94,12 @@ export class Candidates {
     this.size = kept
   }
 
-  /** Lists those of the whole vocabulary with at least this logit, whatever was listed before. */
+  /** Lists all tokens of the vocabulary with at least this logit, whatever was listed before. */
   relist(logit: number): void {
     this.#collect(Math.max(logit, leastLogit))
   }
 
-  /** Leaves the `count` likeliest tokens, sorted. Of equal ones those with the smaller ids. */
+  /** Leaves the `count` likeliest tokens, sorted; in a tie those with the smaller ids. */
   keepTop(count: number): void {
     if (this.isWhole) this.relist(leastOf(this.scan, count, this.largest))
     this.sort()
@@ -114,14 +113,14 @@ export class Candidates {
     this.isSorted = true
   }
 
-  /** Leaves only the first `count`, which are sorted. */
+  /** Leaves only the first `count` tokens, which are sorted. */
   keepSorted(count: number): void {
     this.size = Math.min(count, this.size)
     this.#masked = Math.min(count, this.#masked)
     this.isSorted = true
   }
 
-  /** Leaves out the first `count`. */
+  /** Leaves out the first `count` tokens. */
   dropFirst(count: number): void {
     this.#masked = Math.max(0, this.#masked - count)
     this.ids.copyWithin(0, count, this.size)
@@ -130,7 +129,7 @@ export class Candidates {
     this.#findLargest()
   }
 
-  /** Leaves the tokens with these places in the list, in this order. */
+  /** Leaves only the tokens at these places in the list, in this order. */
   keep(places: ArrayLike<number>, count: number): void {
     const { ids, logits } = this
     for (let index = 0; index < count; index++) {
@@ -160,16 +159,16 @@ export class Candidates {
   }
 }
 
-/** Whether tokens at most this far below the largest logit suffice is tried, in this order. */
+/** Distances below the largest logit that are tried one after the other until the tokens within suffice. */
 export const distances = [1, 2, 3, 4.5, 6, 8, 11, 15, Infinity]
 
-/** Logits are never further apart: 2 ^ this. */
+/** The greatest distance between logits, as a power of two. */
 const widest = 30
 const mostRounds = 8
 
 /**
- * A logit that at least `count` entries of a vocabulary reach, and not many more where logits differ: of few it is
- * enough that as many blocks reach it. −Infinity for all entries.
+ * A logit that at least `count` entries of a vocabulary reach, and not many more if logits differ. For a small `count`
+ * it counts blocks that reach it instead of tokens. −Infinity for all entries.
  */
 function leastOf(scan: VocabularyScan, count: number, largest: number): number {
   const isFew = count * 4 <= scan.maxima.length
@@ -184,7 +183,7 @@ function leastOf(scan: VocabularyScan, count: number, largest: number): number {
     less = Math.max(1, reached)
   }
   for (let round = 0; round < mostRounds && reached > enough; round++) {
-    // counts grow about as powers do
+    // interpolates as if counts grew exponentially with the distance
     const share = Math.log((1.1 * count) / less) / Math.log(reached / less)
     const middle = near + Math.min(0.9, Math.max(0.1, share)) * (far - near)
     const there = reachedAt(middle)
@@ -195,9 +194,9 @@ function leastOf(scan: VocabularyScan, count: number, largest: number): number {
 }
 
 /**
- * Computes the probabilities of the listed candidates into their weights. In single precision and in
- * the order of the list, so that the sum rounds as llama.cpp's does.
- * @returns the sum that the weights were divided by
+ * Writes the probabilities of the listed candidates into their weights, in single precision and in the order of the
+ * list, so that the sum rounds as llama.cpp's.
+ * @returns the sum by which the weights were divided
  */
 export function softmax(candidates: Candidates): number {
   const { scan, weights, size, largest } = candidates
@@ -210,7 +209,7 @@ export function softmax(candidates: Candidates): number {
 
 /**
  * The entropy in nats of the probabilities that {@link softmax} wrote, rounded as llama.cpp does.
- * @param surprises - take the surprise of each candidate
+ * @param surprises - filled with the surprise of each candidate
  */
 export function entropyOf({ weights, size }: Candidates, surprises?: Float32Array): number {
   let entropy = 0
@@ -218,7 +217,7 @@ export function entropyOf({ weights, size }: Candidates, surprises?: Float32Arra
     const probability = weights[index]!
     const surprise = Math.fround(-Math.log(probability))
     if (surprises !== undefined) surprises[index] = surprise
-    // 0 × ∞ would make all of it NaN, as it does in llama.cpp
+    // 0 × ∞ would make the sum NaN, as it does in llama.cpp
     if (probability > 0) entropy = Math.fround(entropy + Math.fround(probability * surprise))
   }
   return entropy

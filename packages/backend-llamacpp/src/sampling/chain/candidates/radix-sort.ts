@@ -1,7 +1,7 @@
-/** Below this many an insertion sort is faster. */
+/** For fewer pairs than this an insertion sort is faster. */
 const few = 128
 
-/** A key has three digits of this many bits: their counts fit into the caches. */
+/** A key has three digits of this many bits, so that their counts fit into the CPU's caches. */
 const digitBits = 11
 const digitValues = 2 ** digitBits
 const mask = digitValues - 1
@@ -9,11 +9,10 @@ const mask = digitValues - 1
 const negativeZero = -(2 ** 31)
 
 /**
- * Sorts pairs of a token and its logit by logit, the largest first. Equal ones stay in their order.
- * Logits must not be NaN.
+ * Sorts pairs of a token and its logit by logit, the largest first. The sort is stable. Logits must not be NaN.
  */
 export class RadixSort {
-  /** How often the values of each digit occur, and then where the next entry with this value goes. */
+  /** By digit and value: at first how often the value occurs, then where the next entry with this value goes. */
   readonly #places = new Uint32Array(3 * digitValues)
   #otherKeys = new Int32Array(0)
   #otherIds = new Int32Array(0)
@@ -35,7 +34,7 @@ export class RadixSort {
     for (let index = 0; index < size; index++) keys[index] = turned(otherKeys[index]!)
   }
 
-  /** Makes keys of the bits of logits, and counts their digits. */
+  /** Replaces the bits of logits with keys, and counts their digits. */
   #count(keys: Int32Array): void {
     const counts = this.#places.fill(0)
     for (let index = 0; index < keys.length; index++) {
@@ -49,7 +48,7 @@ export class RadixSort {
     }
   }
 
-  /** Moves all pairs to where a digit of their keys belongs. */
+  /** Moves all pairs to the places that a digit of their keys determines. */
   #distribute(
     digit: number,
     size: number,
@@ -77,8 +76,8 @@ export class RadixSort {
 }
 
 /**
- * Numbers that are in the reverse order of the floats with these bits when they count as unsigned. The way
- * back is the same.
+ * Converts the bits of a float to a key: as unsigned numbers, keys have the reverse order of the floats. Converts a key
+ * back in the same way.
  */
 const turned = (bits: number): number => (bits < 0 ? bits : bits ^ 0x7fffffff)
 

@@ -1,12 +1,12 @@
 import { simdModule } from './simd-module.js'
 
-/** This many neighbours in the vocabulary share what is known of their logits. A power of two. */
+/** The tokens in a block: neighbours in the vocabulary whose largest logit is known. A power of two. */
 export const blockSize = 64
 
-/** Weights up to this are those of tokens that cannot be drawn: exp(−85). */
+/** Tokens with weights up to this cannot be drawn: exp(−85). */
 export const leastWeight = 1.2e-37
 
-/** The smallest number that a logit can be: tokens with −Infinity cannot be drawn. */
+/** The smallest finite logit: tokens with −Infinity cannot be drawn. */
 export const leastLogit = -3.4028234663852886e38
 
 /** The parts of the global `WebAssembly` that are used: TypeScript has its types among the DOM's. */
@@ -17,8 +17,8 @@ interface WebAssemblyApi {
 }
 
 /**
- * What simd-scan.wat exports. It knows where the arrays of a {@link VocabularyScan} are; `entries` are the
- * address of others.
+ * The exports of simd-scan.wat. It knows the addresses of a {@link VocabularyScan}'s arrays; `entries` is the address
+ * of the array to use otherwise.
  */
 interface ScanExports {
   findLargest(): number
@@ -35,26 +35,26 @@ const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: WebAsse
 const bytesOfModule = Buffer.from(simdModule, 'base64')
 const packs = makePacks()
 
-/** What is between two arrays so that each begins at a multiple of 16 bytes. */
+/** Each array begins at a multiple of this many bytes. */
 const alignment = 16
 
 /**
- * The passes over the logits of a whole vocabulary that a draw needs, and the lists that they fill: all of it lies in
- * the memory of simd-scan.wat. NaN counts as the logit of a token that cannot be drawn, as −Infinity does. The arrays'
- * lengths are multiples of {@link blockSize}; what is behind the vocabulary's end cannot be drawn.
+ * The scans over the logits of a whole vocabulary that a draw needs, and the lists that they fill, all in the memory of
+ * simd-scan.wat. Tokens with the logit NaN or −Infinity cannot be drawn. The lengths of the arrays are multiples of
+ * {@link blockSize}; the padding behind the vocabulary cannot be drawn.
  */
 export class VocabularyScan {
-  /** The logits of this draw: a copy, to be changed before {@link findLargest}. */
+  /** The logits of this draw: a copy, which may be changed before {@link findLargest}. */
   readonly logits: Float32Array
-  /** The largest logit of each block, as {@link findLargest} found them. */
+  /** The largest logit of each block, written by {@link findLargest}. */
   readonly maxima: Float32Array
-  /** The sum of the weights of each block, as {@link weigh} found them. */
+  /** The sum of the weights of each block, written by {@link weigh}. */
   readonly sums: Float64Array
-  /** What {@link weigh} or {@link weighListed} wrote last. */
+  /** The weights, written by the last {@link weigh} or {@link weighListed}. */
   readonly weights: Float32Array
   /** The tokens that {@link collect} listed. */
   readonly ids: Int32Array
-  /** Their logits. */
+  /** The logits of these tokens. */
   readonly listed: Float32Array
   readonly #native: ScanExports
   readonly #blocks: number
@@ -89,57 +89,57 @@ export class VocabularyScan {
     this.listed = new Float32Array(buffer, at.listed, length)
     this.ids = new Int32Array(buffer, at.ids, length)
     this.maxima = new Float32Array(buffer, at.maxima, blocks)
-    // what is behind the last block counts for none
+    // padding behind the last block
     new Float32Array(buffer, at.maxima, Math.ceil(blocks / 4) * 4).fill(-Infinity)
     this.sums = new Float64Array(buffer, at.sums, blocks)
   }
 
-  /** Reads all logits. The largest one; −Infinity when no token can be drawn. */
+  /** Finds the largest of all logits; −Infinity if no token can be drawn. */
   findLargest(): number {
     return this.#native.findLargest()
   }
 
-  /** How many blocks have a token whose logit is at least `from`, after {@link findLargest}. */
+  /** Counts the blocks with a logit of at least `from`; only call this after {@link findLargest}. */
   countBlocks(from: number): number {
     const padded = Math.ceil(this.#blocks / 4) * 4
     return this.#native.count(this.maxima.byteOffset, padded, from)
   }
 
-  /** How many tokens have a logit of at least `from`. */
+  /** Counts the tokens with a logit of at least `from`. */
   countTokens(from: number): number {
     return this.#native.count(this.logits.byteOffset, this.logits.length, from)
   }
 
   /**
-   * The sum of all weights that {@link weigh} found, in single precision and in the order of the tokens:
-   * it rounds as llama.cpp's sum does. No block was left out before.
+   * Adds up all weights from {@link weigh}, in single precision and in the order of the tokens, so that the sum rounds
+   * as llama.cpp's. Only call this if {@link weigh} has left out no block.
    */
   addSingly(): number {
     return this.#native.addSingly()
   }
 
   /**
-   * Lists the tokens whose logit is at least `from`, in the order of their ids. Blocks without one
-   * are not read.
+   * Lists the tokens whose logit is at least `from`, in the order of their ids. Skips blocks without such a token.
    * @param from - more than −Infinity
-   * @returns how many they are
+   * @returns the number of listed tokens
    */
   collect(from: number): number {
     return this.#native.collect(from)
   }
 
   /**
-   * Computes exp(logit ÷ temperature − shift), in single precision as llama.cpp, and adds them up in
-   * double precision, for each block and in all.
-   * @param from - blocks without so large a logit are left out: their sum is 0, and their weights are
-   *   not written
+   * Computes the weights exp(logit ÷ temperature − shift), in single precision as llama.cpp, and adds them up in double
+   * precision, for each block and in all.
+   * @param from - leaves out blocks without a logit of at least `from`: their sum is 0, and their weights are not
+   * written
    * @param shift - the largest logit ÷ temperature
+   * @returns the sum of all weights
    */
   weigh(from: number, temperature: number, shift: number): number {
     return this.#native.weigh(this.logits.byteOffset, this.#blocks, from, temperature, shift)
   }
 
-  /** The same as {@link weigh} for the first `count` that are listed; 1 or more. Their sum. */
+  /** The same as {@link weigh} for the first `count` listed tokens, 1 or more. */
   weighListed(count: number, temperature: number, shift: number): number {
     const { listed } = this
     const blocks = Math.ceil(count / blockSize)

@@ -2,16 +2,16 @@ import type { SamplingParams, TokenId } from '@cllm/core'
 import { type Candidates, entropyOf, softmax } from '../candidates/candidates.js'
 import { blockSize, leastLogit, leastWeight } from '../scan/vocabulary-scan.js'
 
-/** Changes the logits of single tokens before any is left out; the history is all tokens before the one that is drawn. */
+/** Changes the logits of single tokens before steps leave out any. The history has all tokens before the drawn one. */
 export type LogitChange = (logits: Float32Array, history: readonly TokenId[]) => void
 
-/** Leaves out candidates, or changes all of their logits. At least one is left. */
+/** Leaves out candidates, but not all of them, or changes all logits. */
 export type ChainStep = (candidates: Candidates, random: DrawRandom) => void
 
 /** Chooses one of the candidates that the steps have left. */
 export interface FinalDraw {
   pick(candidates: Candidates, random: DrawRandom): TokenId
-  /** The temperature of the last draw; 0 where the likeliest was taken. */
+  /** The temperature of the last draw; 0: it took the likeliest token. */
   readonly temperature: number
 }
 
@@ -25,19 +25,19 @@ const belowOneSingle = 1 - 2 ** -24
 const size = 624
 /** The distance of the two words that an output mixes. */
 const middle = 397
-/** How many outputs need no second round of the state. */
+/** The number of outputs before the generator's state must be renewed. */
 const firstRound = size - middle
 
 /**
- * The random numbers of one draw, as llama.cpp's samplers take them: each kind of sampler has a
- * `std::mt19937` of its own, all with the same seed. A second try of the same draw (the grammar refused
- * the first) takes the next number of each.
+ * The random numbers of one draw, as llama.cpp's samplers take them: each kind of sampler has its own `std::mt19937`,
+ * all with the same seed. A second try of the same draw (after the grammar refused the first) takes the next number of
+ * each.
  */
 export class DrawRandom {
-  /** Made as far as outputs depend on it, as only the first ones are asked for: 400 words. */
+  /** The generator's state, only computed as far as needed: the first outputs depend on 400 words. */
   readonly #state = new Uint32Array(size)
   #made = 0
-  /** How many outputs have been taken for choosing tokens, and for chances. */
+  /** The number of outputs taken by {@link uniform}, and by {@link chance}. */
   #draws = 0
   #chances = 0
 
@@ -49,18 +49,18 @@ export class DrawRandom {
     this.#chances = 0
   }
 
-  /** For choosing a token, in [0, 1): `std::uniform_real_distribution<double>`. */
+  /** A number in [0, 1) for choosing a token: `std::uniform_real_distribution<double>`. */
   uniform(): number {
     const low = this.output(this.#draws++)
     return Math.min(belowOne, (low + this.output(this.#draws++) * 2 ** 32) / 2 ** 64)
   }
 
-  /** Whether XTC strikes, in [0, 1): `std::uniform_real_distribution<float>`. */
+  /** A number in [0, 1) for whether XTC applies: `std::uniform_real_distribution<float>`. */
   chance(): number {
     return Math.min(belowOneSingle, fround(this.output(this.#chances++)) / 2 ** 32)
   }
 
-  /** The generator's output with this index, 0 to 226: 0 to 4294967295. */
+  /** The generator's output, 0 to 4294967295, with an index from 0 to 226. */
   output(index: number): number {
     if (index >= firstRound) throw new RangeError(`at most ${firstRound} outputs of a seed`)
     const state = this.#state
@@ -77,16 +77,16 @@ export class DrawRandom {
   }
 }
 
-/** Tokens whose weight is below exp(−this) of the largest are not looked at in a first try. */
+/** The first try ignores tokens whose weight is below exp(−this) of the largest. */
 const negligible = 12
-/** And those below exp(−this) are counted apart. */
+/** Of these, tokens below exp(−this) are counted separately. */
 const farBelow = 16
 const largestShift = 2048
 
 /**
- * Divides the logits by the temperature and draws from their softmax, as llama.cpp's `temp` and
- * `dist`: the first token at which the running sum of the weights reaches the random share of all. At
- * temperature 0 it is the likeliest token; of equal ones the first.
+ * Divides the logits by the temperature and draws from their softmax, as llama.cpp's `temp` and `dist`: takes the first
+ * token at which the running sum of the weights reaches a random share of the total. At temperature 0 it takes the
+ * likeliest token; in a tie the first.
  */
 export class TemperatureDraw implements FinalDraw {
   /** @param temperature - in single precision */
@@ -119,16 +119,16 @@ export class TemperatureDraw implements FinalDraw {
 
   /**
    * Draws without the tokens whose weights are negligible.
-   * @returns undefined when those could make another token the one that is drawn
+   * @returns undefined if these weights might change which token is drawn
    */
   #pickLikely({ scan, largest }: Candidates, share: number, shift: number): TokenId | undefined {
-    // beyond it rounding of the scaled logits would count
+    // beyond this, the rounding of the scaled logits would matter
     if (Math.abs(shift) > largestShift) return undefined
     const from = Math.max(leastLogit, largest - negligible * this.temperature)
     const count = scan.countTokens(from)
     if (count * 4 > scan.size) return undefined
     const near = scan.countTokens(Math.max(leastLogit, largest - farBelow * this.temperature))
-    // at most what the others weigh together, and rounding
+    // an upper bound for the weight of all other tokens, and for rounding
     const missing =
       1.001 * ((near - count) * Math.exp(-negligible) + (scan.size - near) * Math.exp(-farBelow)) +
       1e-6
@@ -165,12 +165,12 @@ export class TemperatureDraw implements FinalDraw {
   }
 }
 
-/** Tokens this much less likely than the likeliest are never drawn, at temperature 1, and add nothing to the entropy. */
+/** At temperature 1, tokens this far below the largest logit are never drawn, and add nothing to the entropy. */
 export const neverDrawn = 34
 
 /**
- * Draws at a temperature that follows the model's uncertainty: llama.cpp's `temp_ext`. The lower end of
- * the range is reached where one token is certain, the upper one where all are equally likely.
+ * Draws at a temperature that depends on the model's uncertainty: llama.cpp's `temp_ext`. It is the lower end of the
+ * range if one token is certain, and the upper end if all are equally likely.
  */
 export class DynamicTemperatureDraw implements FinalDraw {
   readonly #least: number

@@ -4,7 +4,7 @@ import type { LogitChange } from './draws.js'
 
 const { fround } = Math
 
-/** Makes the latest tokens less likely: llama.cpp's `penalties`, in single precision as there. */
+/** Makes the latest tokens less likely: llama.cpp's `penalties`, in single precision like the original. */
 export function penalties(params: SamplingParams): LogitChange {
   const repetition = fround(params.repetitionPenalty)
   const presence = fround(params.presencePenalty)
@@ -18,7 +18,7 @@ export function penalties(params: SamplingParams): LogitChange {
     }
     for (const [token, count] of counts) {
       const logit = logits[token]!
-      // a negative logit that is divided would grow
+      // dividing a negative logit would increase it
       const repeated = fround(logit <= 0 ? logit * repetition : logit / repetition)
       logits[token] = repeated - fround(fround(count * frequency) + presence)
     }
@@ -27,7 +27,8 @@ export function penalties(params: SamplingParams): LogitChange {
 
 /**
  * Adds to the logits of single tokens.
- * @param biases - one for each of the tokens, which are in the vocabulary
+ * @param tokens - tokens of the vocabulary
+ * @param biases - one bias for each token
  */
 export function addBiases(
   logits: Float32Array,
@@ -42,7 +43,7 @@ export function addBiases(
 
 const allOfWord = 0xffff_ffff
 
-/** Of the tokens that can be drawn leaves those whose bits are set. */
+/** Sets the logits of all tokens whose bit in the mask is 0 to −∞. */
 export function allowOnly(logits: Float32Array, mask: Uint32Array): void {
   for (let word = 0, next = 1; word < mask.length; word = next++) {
     const bits = mask[word]!
@@ -62,8 +63,8 @@ export function allowOnly(logits: Float32Array, mask: Uint32Array): void {
 const mostLog = 88.7228391
 
 /**
- * DRY ("don't repeat yourself"): makes a token less likely that would continue a repetition of the
- * latest tokens, the more the longer the repetition is. llama.cpp's `dry`.
+ * DRY ("don't repeat yourself"): makes tokens less likely that would continue a repetition of the latest tokens; the
+ * longer the repetition, the less likely. llama.cpp's `dry`.
  */
 export function dry(params: SamplingParams, vocabulary: BreakerVocabulary): LogitChange {
   const multiplier = fround(params.dryMultiplier)
@@ -71,9 +72,9 @@ export function dry(params: SamplingParams, vocabulary: BreakerVocabulary): Logi
   const { dryAllowedLength: allowed, dryPenaltyLastN: window } = params
   const mostExponent = base > 1.000001 ? Math.trunc(mostLog / Math.log(base)) : 0
   const breakers = new SequenceBreakers(vocabulary, params.drySequenceBreakers)
-  /** For each distance from the end, how many tokens before it are the same as before the end. */
+  /** For each distance from the end: how many tokens up to there equal the last tokens. */
   let repeats = new Int32Array(0)
-  /** For each token that would continue a repetition, how long the longest one is. */
+  /** For each token that would continue a repetition: the length of the longest such repetition. */
   const longest = new Map<TokenId, number>()
   return (logits, history) => {
     const count = Math.min(history.length, window)
@@ -125,15 +126,15 @@ function findRepeats(
   }
 }
 
-/** What the breakers of DRY are looked up in. */
+/** The vocabulary in which DRY's sequence breakers are looked up. */
 export interface BreakerVocabulary {
   /** The bytes of a token's text. */
   bytes(token: TokenId): Uint8Array
-  /** The tokens of a text, in which nothing is special. */
+  /** The tokens of a text, none of which is a special token. */
   encode(text: string): readonly TokenId[]
 }
 
-/** Longer breakers are cut, in bytes, and what follows a breaker's first token, in tokens. */
+/** The most bytes of a breaker, and the most tokens behind a breaker's first one; the rest is cut off. */
 const longestBreaker = 40
 const longestTail = 20
 
@@ -142,8 +143,8 @@ const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
 /**
- * Finds where texts can begin within tokens. llama.cpp searches the whole vocabulary for each request;
- * here only tokens that occur are looked at, and remembered.
+ * Finds the sequence breakers in tokens. llama.cpp searches the whole vocabulary for each request; this only looks at
+ * tokens that occur, and caches the results.
  */
 export class SequenceBreakers {
   readonly #breakers: readonly Uint8Array[]
@@ -157,11 +158,11 @@ export class SequenceBreakers {
   }
 
   /**
-   * The tokens that must follow this one so that there is a breaker, one list for each way: an empty
-   * one when the token itself has a breaker in it. No list when none begins in it.
+   * The lists of tokens that complete a breaker which begins in this token: an empty list if the token contains a whole
+   * breaker, and no list if no breaker begins in it.
    */
   tailsOf(token: TokenId): readonly (readonly TokenId[])[] {
-    // no closure: this is asked of each token of the history at each draw
+    // without a closure, as this runs for each token of the history at each draw
     const known = this.#tails.get(token)
     if (known !== undefined) return known
     const tails = this.#find(this.vocabulary.bytes(token))
@@ -169,7 +170,7 @@ export class SequenceBreakers {
     return tails
   }
 
-  /** How many of the `count` latest tokens there are behind the latest breaker. */
+  /** The number of tokens behind the latest breaker, at most `count`. */
   limit(history: readonly TokenId[], count: number): number {
     const end = history.length - 1
     for (let distance = 0; distance < count; distance++) {
@@ -199,7 +200,7 @@ export class SequenceBreakers {
   }
 }
 
-/** What is left of a breaker that is in a word, or that a word ends within. */
+/** The rests of a breaker after a word: empty if the word contains it, and one for each way to begin it at the end. */
 function restsAfter(word: Uint8Array, breaker: Uint8Array): Uint8Array[] {
   const rests: Uint8Array[] = []
   for (let start = 0; start < word.length; start++) {

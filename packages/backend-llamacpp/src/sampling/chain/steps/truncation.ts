@@ -17,8 +17,8 @@ export function topKStep(count: number): ChainStep {
 }
 
 /**
- * Leaves out tokens whose logit is more than n standard deviations below the largest. llama.cpp adds
- * up in single precision; so the cut of a large vocabulary can differ in the fourth digit.
+ * Leaves out tokens whose logit is more than n standard deviations below the largest. llama.cpp adds up in single
+ * precision, so for a large vocabulary its threshold can differ in the fourth digit.
  * @param n - above 0
  */
 export function topNSigmaStep(n: number): ChainStep {
@@ -34,7 +34,7 @@ export function topNSigmaStep(n: number): ChainStep {
   }
 }
 
-/** The mean of (logit − `from`) ^ `power`, over those that can be drawn. */
+/** The mean of (logit − `from`) ^ `power`, over the tokens that can be drawn. */
 function meanOf(logits: Float32Array, size: number, from: number, power: 1 | 2): number {
   let sum = 0
   let count = 0
@@ -49,10 +49,10 @@ function meanOf(logits: Float32Array, size: number, from: number, power: 1 | 2):
 }
 
 /**
- * Nucleus sampling: leaves the likeliest tokens that together reach a probability. The sum is made in
- * single precision, like llama.cpp's.
+ * Nucleus sampling: leaves the likeliest tokens that together reach a probability. Adds up in single precision, like
+ * llama.cpp.
  * @param probability - below 1
- * @param least - as many tokens stay, if there are as many
+ * @param least - the least number of tokens to keep, if there are as many
  */
 export function topPStep(probability: number, least = 0): ChainStep {
   const reach = fround(probability)
@@ -61,7 +61,7 @@ export function topPStep(probability: number, least = 0): ChainStep {
       const total = softmax(candidates)
       return candidates.keepSorted(nucleusOf(candidates, total, reach, least) ?? candidates.size)
     }
-    // lists and sorts few more tokens than the nucleus has
+    // lists and sorts only a few more tokens than the nucleus has
     const { scan, largest } = candidates
     const all = scan.weigh(leastLogit, 1, largest)
     const total = scan.addSingly()
@@ -76,7 +76,7 @@ export function topPStep(probability: number, least = 0): ChainStep {
   }
 }
 
-/** Sorts the candidates. How many of the likeliest reach a share of the total; undefined when all of them do not. */
+/** Sorts the candidates, and counts how many of the likeliest reach a share of the total; undefined: all do not. */
 function nucleusOf(
   candidates: Candidates,
   total: number,
@@ -95,9 +95,9 @@ function nucleusOf(
 }
 
 /**
- * Leaves out tokens whose probability is below this share of the likeliest one's.
+ * Leaves out tokens whose probability is below a share of the likeliest token's.
  * @param share - above 0, at most 1
- * @param least - as many tokens stay, if there are as many
+ * @param least - the least number of tokens to keep, if there are as many
  */
 export function minPStep(share: number, least = 0): ChainStep {
   const below = fround(Math.log(fround(share)))
@@ -119,10 +119,10 @@ function hasEnough(candidates: Candidates, from: number, least: number): boolean
 }
 
 /**
- * Locally typical sampling: leaves the tokens whose surprise is nearest to the expected one, until
- * they have a probability. They come out in this order, as from llama.cpp's `typical`.
+ * Locally typical sampling: leaves the tokens whose surprise is nearest to the expected one, as many as reach a
+ * probability together. Leaves them in this order, like llama.cpp's `typical`.
  * @param share - the probability, below 1
- * @param least - as many tokens stay, if there are as many
+ * @param least - the least number of tokens to keep, if there are as many
  */
 export function typicalStep(share: number, least = 0): ChainStep {
   const reach = fround(share)
@@ -155,11 +155,11 @@ export function typicalStep(share: number, least = 0): ChainStep {
 }
 
 /**
- * XTC ("exclude top choices"): now and then leaves out the likeliest tokens, all but the last of those
- * that have a probability.
- * @param probability - of striking, above 0
- * @param temperature - of the draw after it
- * @param least - as many tokens must stay, or none is left out
+ * XTC ("exclude top choices"): at random, leaves out all tokens that reach the threshold's probability, except the
+ * least likely of them.
+ * @param probability - how often it applies, above 0
+ * @param temperature - the temperature of the draw that follows
+ * @param least - if fewer tokens would stay, leaves out none
  */
 export function xtcStep(
   probability: number,
@@ -168,7 +168,7 @@ export function xtcStep(
   least = 0,
 ): ChainStep {
   const [chance, lowest] = [fround(probability), fround(threshold)]
-  // what becomes the likeliest token has the threshold's probability at least
+  // the token that becomes the likeliest has at least the threshold's probability
   const share = Math.log(Math.max(lowest, Number.MIN_VALUE))
   const reach = neverDrawn * Math.max(1, temperature)
   return (candidates, random) => {
@@ -184,21 +184,21 @@ export function xtcStep(
 }
 
 /**
- * Mirostat 2 without a memory: leaves the likeliest tokens as long as their expected surprise, the
- * entropy of a draw from them, is at most tau.
+ * Mirostat 2 without a memory: leaves the likeliest tokens as long as their expected surprise, the entropy of a draw
+ * from them, is at most tau.
  *
- * llama.cpp cuts at a surprise that it corrects after each token by what the token's own surprise was,
- * so that the mean of the surprises settles at tau. That number belongs to all draws before. A
- * sequence that goes on elsewhere has its tokens, but not the logits that they were drawn from; so the
- * cut is made where each draw by itself has the wanted expectation, and follows from the logits alone.
+ * llama.cpp cuts at a surprise that it corrects after each token by that token's surprise, so that the mean of the
+ * surprises settles at tau. This state depends on all earlier draws. A sequence that another engine continues has its
+ * tokens, but not the logits from which they were drawn. So the cut here depends on the logits alone, and gives each
+ * single draw the expected surprise.
  * @param tau - the expected surprise in bits
- * @param temperature - of the draw after it, above 0
+ * @param temperature - the temperature of the draw that follows, above 0
  */
 export function mirostatStep(tau: number, temperature: number): ChainStep {
   const expected = tau * Math.LN2
   return (candidates) => {
     const { logits, largest } = candidates
-    // of the tokens so far: the weights, and these times their distances from the likeliest
+    // sums over the tokens so far: of their weights, and of weight times distance from the likeliest token
     let total = 0
     let spread = 0
     let kept = 0
