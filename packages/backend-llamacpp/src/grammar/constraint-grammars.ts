@@ -10,12 +10,12 @@ import { regexRule } from './pattern/automaton-rule.js'
 import { refused, refusedSchema, smaller } from './refuse.js'
 import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema/schema-to-gbnf.js'
 
-/** Bytes of all cached grammars. */
+/** The size of the cache in bytes. */
 const cacheSize = 128 * 2 ** 20
 
-/** A compiled constraint. Who uses it keeps it: the cache may drop it for others. */
+/** A compiled constraint. Hold on to it while it is in use, as the cache may evict it. */
 export interface ConstraintGrammar {
-  /** The grammar holds from the end of its first match on; without it, from the beginning. */
+  /** The grammar applies from the end of the trigger's first match on; without a trigger, from the beginning. */
   readonly trigger: RegExp | undefined
   readonly grammar: TokenGrammar
 }
@@ -29,8 +29,8 @@ export class ConstraintGrammars {
   })
 
   /**
-   * @param vocabulary - of the model
-   * @param encode - the tokens of a text that stands behind another one
+   * @param vocabulary - the model's vocabulary
+   * @param encode - returns the tokens of a text that continues another one
    */
   constructor(
     vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'texts' | 'endOfGeneration'>,
@@ -50,7 +50,7 @@ export class ConstraintGrammars {
   }
 
   /**
-   * The grammar of a constraint.
+   * Returns the grammar of a constraint, from the cache or compiled.
    * @throws CllmError `invalid_constraint`
    */
   of(constraint: OutputConstraint): ConstraintGrammar {
@@ -65,7 +65,7 @@ export class ConstraintGrammars {
     const root = constraint.type === 'gbnf' ? (constraint.root ?? 'root') : 'root'
     const rules = parseGbnf(gbnfOf(constraint), root, this.#tokens)
     const grammar = new TokenGrammar(rules, this.#tokens)
-    // what takes too long is refused before any work
+    // finds out now whether the grammar takes too long, so that it is refused before any token is computed
     grammar.mask(grammar.begin())
     const isTriggered = constraint.type === 'triggered-json'
     return { trigger: isTriggered ? new RegExp(constraint.trigger) : undefined, grammar }
@@ -89,11 +89,11 @@ function bounded<T>(constraint: OutputConstraint, make: () => T): T {
   }
 }
 
-/** The grammar that a schema becomes has no places that its author knows. */
+/** The error if a schema's grammar is refused. It names no place in the grammar, which the author does not know. */
 const tooLarge = (reason: string): CllmError =>
   refusedSchema('#', `it becomes too large a grammar: ${reason}. ${smaller}`)
 
-/** Short, however large the constraint is. */
+/** The cache's key: a hash, as constraints may be large. */
 const keyOf = (constraint: OutputConstraint): string =>
   createHash('sha256').update(JSON.stringify(constraint)).digest('base64')
 

@@ -1,18 +1,18 @@
 import { CllmError } from '@cllm/core'
 
-/** Limits on what a grammar costs, as grammars come from clients. */
+/** Limits on the cost of a grammar, as grammars come from clients. */
 export const grammarLimits = {
-  /** Characters of the text: what llama.cpp still takes in within milliseconds. */
+  /** Characters of the text: as many as llama.cpp can still read within milliseconds. */
   characters: 200_000,
-  /** Groups inside each other. */
+  /** The depth of nested groups. */
   depth: 100,
-  /** llama.cpp's `MAX_REPETITION_THRESHOLD`, of rules that one repetition makes. */
+  /** Rules that one repetition becomes: llama.cpp's `MAX_REPETITION_THRESHOLD`. */
   repetitions: 2000,
-  /** Elements of all rules once repetitions are written out. */
+  /** Elements of all rules with repetitions written out. */
   elements: 120_000,
-  /** Elements that repetitions are of, together: each copies its own. */
+  /** Elements that all repetitions together copy when they are read. */
   copied: 2_000_000,
-  /** Readings of a text at one point. */
+  /** Ways to read a text up to one point. */
   readings: 1000,
   /** Steps from one character to what may follow it. */
   advanceSteps: 20_000,
@@ -24,7 +24,8 @@ export const grammarLimits = {
 
 /**
  * The error for a constraint that cannot be honoured.
- * @param what - is wrong, of which the reason says more
+ * @param what - what is wrong, as the beginning of the message
+ * @param reason - why, as its end
  */
 export function refused(
   what: string,
@@ -37,49 +38,49 @@ export function refused(
 }
 
 /**
- * The error for what in a schema cannot be honoured.
+ * The error for a part of a schema that cannot be honoured.
  * @param pointer - the JSON pointer of the keyword or schema, as a URI fragment
  */
 export function refusedSchema(pointer: string, reason: string): CllmError {
-  // what is made of a schema stands behind ^, which no pointer has
+  // schemas that the compiler derives have a name with ^ behind the pointer; no real pointer contains ^
   const [at = pointer] = pointer.split('^')
   return refused(`The JSON schema cannot be kept to: ${at}`, reason, { pointer: at })
 }
 
-/** What is expected of a schema that is beyond a limit. */
+/** The advice in errors for schemas beyond a limit. */
 export const smaller =
   'Expected fewer or smaller properties, enums, lengths, counts, patterns and alternatives'
 
-/** The errors for strings that cannot be written, in whose place others may be. */
+/** Errors for strings that a grammar cannot express; other alternatives may be used instead. */
 const unkept = new WeakSet<CllmError>()
 
-/** The error for strings that output cannot be kept to. */
+/** The error for strings that a grammar cannot express. */
 export function refusedStrings(pointer: string, reason: string): CllmError {
   const error = refusedSchema(pointer, reason)
   unkept.add(error)
   return error
 }
 
-/** Whether an error says that strings cannot be kept to, and nothing else. */
+/** Whether an error comes from {@link refusedStrings}. */
 export const isOfStrings = (error: unknown): error is CllmError =>
   error instanceof CllmError && unkept.has(error)
 
-/** Is called with a number of steps before they are done; throws where they are too many. */
+/** Called with a number of steps before they are done; throws if they exceed the budget. */
 export type Spend = (steps: number) => void
 
-/** Steps in all: about 100 ms. */
+/** The steps of a budget: about 100 ms. */
 const mostSteps = 250_000
 
 /**
- * Counts the work on a schema. References let a small schema ask for any amount of it: 25 definitions,
- * each `allOf` the next one twice, are 2^25 schemas.
+ * Limits the work on a schema. With references, a small schema can ask for any amount of work: 25 definitions, each
+ * `allOf` the next one twice, are 2^25 schemas.
  */
 export class SchemaBudget {
   #steps = mostSteps
 
   /**
    * @param pointer - the part of the schema being processed
-   * @throws CllmError `invalid_constraint` when the budget is spent
+   * @throws CllmError `invalid_constraint` if the budget is exceeded
    */
   spend(steps: number, pointer: string): void {
     this.#steps -= steps
@@ -89,7 +90,7 @@ export class SchemaBudget {
     throw refusedSchema(shown, `${reason}. ${smaller}`)
   }
 
-  /** Spends for one part of the schema. */
+  /** Returns a function that spends steps on one part of the schema. */
   at(pointer: string): Spend {
     return (steps) => this.spend(steps, pointer)
   }

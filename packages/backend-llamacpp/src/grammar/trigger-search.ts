@@ -4,28 +4,28 @@ import { isLookahead } from './pattern/nfa.js'
 import { parsePattern, unlessProblem } from './pattern/parse-pattern.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
-/** Where a grammar begins. */
+/** Where a grammar begins to apply. */
 export interface GrammarStart {
-  /** The first token of the output that it covers. */
+  /** The index in the output of the first token that the grammar covers. */
   readonly token: number
-  /** Bytes of that token's text that come before. */
+  /** Bytes at the beginning of this token's text that the grammar does not cover. */
   readonly skipped: number
 }
 
-/** What a search reads of a vocabulary. */
+/** The part of a vocabulary that a search uses. */
 type SearchedVocabulary = Pick<Vocabulary, 'bytes'> & Partial<Pick<Vocabulary, 'controlText'>>
 
 /**
- * Looks for the text that makes a grammar hold, in output that grows. The pattern runs over the whole
- * output, so it runs only when the added text holds the literal with which every match ends.
+ * Searches growing output for the text that triggers a grammar. The pattern runs over the whole output, so it only runs
+ * if the added text contains the literal with which every match ends.
  */
 export class TriggerSearch {
-  /** The pattern's letters, for the control tokens that it names. */
+  /** The pattern without escapes, to find the control tokens that it contains. */
   readonly #letters: string
   readonly #ending: string
   #decoder = new TextDecoder()
   #text = ''
-  /** Where the text of each token ends. */
+  /** For each token, where its text ends. */
   #ends: number[] = []
 
   constructor(
@@ -43,7 +43,7 @@ export class TriggerSearch {
     this.#ends = []
   }
 
-  /** Control tokens have no text but what the pattern names of them. */
+  /** The text of a token; a control token only has one if the pattern contains it. */
   #textOf(token: TokenId): string {
     const bytes = this.vocabulary.bytes(token)
     if (bytes.length > 0) return this.#decoder.decode(bytes, { stream: true })
@@ -51,7 +51,10 @@ export class TriggerSearch {
     return text !== '' && this.#letters.includes(text) ? text : ''
   }
 
-  /** @param output - the output of the last call, with any tokens added since */
+  /**
+   * Finds where the grammar begins; undefined: the trigger has not come yet.
+   * @param output - the output of the last call, with any tokens added since
+   */
   find(output: readonly TokenId[]): GrammarStart | undefined {
     const before = this.#text.length
     for (let index = this.#ends.length; index < output.length; index++) {
@@ -71,13 +74,13 @@ export class TriggerSearch {
   }
 }
 
-/** What can make a pattern match although the text that was added does not hold the pattern's end. */
+/** Constructs with which a pattern may match later although the added text does not contain the pattern's end. */
 const looksFurther = /\$|\\[bB]|\(\?=|\(\?<|\(\?![^)]*\(\?/
 
 /**
- * The literal text with which every match of a pattern ends, a final `(?=…)` included: `<tool_call>`
- * of `^[^]*?<tool_call>`. Without it in the text that was added, a search that found nothing before
- * cannot succeed. Empty where the pattern has no such ending.
+ * The literal text with which every match of a pattern ends, including a final `(?=…)`: `<tool_call>` for
+ * `^[^]*?<tool_call>`. If the added text does not contain it, a search that found nothing before cannot succeed. Empty
+ * if the pattern has no such ending.
  */
 function triggerEnding(pattern: string): string {
   const parse = () => parsePattern(pattern).alternatives
@@ -90,7 +93,7 @@ function triggerEnding(pattern: string): string {
   return ahead.every(isCharacter) ? literalEnd(ahead) : ''
 }
 
-/** What the only alternative has; nothing where there are several. */
+/** The elements of the only alternative; none if there are several alternatives. */
 const onlyOf = ([only, other]: readonly AST.Alternative[]): readonly AST.Element[] =>
   only === undefined || other !== undefined ? [] : only.elements
 

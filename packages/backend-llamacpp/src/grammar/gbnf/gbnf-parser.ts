@@ -3,13 +3,13 @@ import { checkRecursion, ElementKind, type GbnfRules } from './gbnf-rules.js'
 import { type Amount, GbnfReader, type NamedTokens } from './gbnf-reader.js'
 import { grammarLimits } from '../refuse.js'
 
-/** Elements as pairs of kind and value. */
+/** The elements of a rule, as pairs of kind and value. */
 type Rule = number[]
 
 /**
- * Reads GBNF as llama.cpp does (`llama_grammar_parser`), into the same rules, and counts them before
- * they are made.
- * @throws CllmError `invalid_constraint` with line and column, or with the rules that begin with themselves
+ * Reads GBNF as llama.cpp does (`llama_grammar_parser`), into the same rules, and checks their number before it makes
+ * them.
+ * @throws CllmError `invalid_constraint` with line and column, or with the left-recursive rules
  */
 export function parseGbnf(grammar: string, root: string, tokens?: NamedTokens): GbnfRules {
   const rules = new GbnfParser(new GbnfReader(grammar, tokens)).parse(root)
@@ -21,9 +21,9 @@ class GbnfParser {
   readonly #rules: (Rule | undefined)[] = []
   readonly #names: string[] = []
   readonly #numbers = new Map<string, number>()
-  /** Where rules were first used. */
+  /** By rule: where it was first used. */
   readonly #used = new Map<number, number>()
-  /** The name of the rule that is being read, which groups in it have, too. */
+  /** The name of the rule that is being read; its groups get the same name. */
   #name = ''
   #elements = 0
   #copied = 0
@@ -73,9 +73,9 @@ class GbnfParser {
   }
 
   #sequence(rule: Rule, depth: number): void {
-    /** Where what a repetition is about begins in the rule. */
+    /** Where the last element, which a repetition repeats, begins in the rule. */
     let last = rule.length
-    /** Rules that repetitions have made of it. */
+    /** The number of rules that repetitions have made of it. */
     let made = 1
     for (;;) {
       const at = this.reader.at
@@ -95,12 +95,12 @@ class GbnfParser {
     }
   }
 
-  /** Whether the last element names a rule that the text defines: its own rules do not count. */
+  /** Whether the element at this place names a rule of the text, whose own rules do not count. */
   #isReference(rule: Rule, at: number): boolean {
     return rule[at] === ElementKind.Rule && this.#used.has(rule[at + 1] ?? -1)
   }
 
-  /** Reads one literal, set, token, name or group; false where there is none. */
+  /** Reads one literal, set, token, name or group; returns false if there is none. */
   #element(rule: Rule, depth: number): boolean {
     const at = this.reader.at
     const add = (kind: number, value: number) => this.#add(rule, kind, value)
@@ -142,7 +142,7 @@ class GbnfParser {
     if (made * times > grammarLimits.repetitions) {
       throw this.reader.problem(`more than ${grammarLimits.repetitions} repetitions`, at)
     }
-    // llama.cpp copies what is repeated also for {1}, of which there may be many behind one text
+    // llama.cpp copies the repeated elements even for {1}, which may come many times behind one element
     this.#copied += (rule.length - last) / 2
     if (this.#copied > grammarLimits.copied) {
       const limit = `more than ${grammarLimits.copied} elements`

@@ -18,7 +18,7 @@ const escapes: Readonly<Record<string, string>> = {
   '-': '-',
 }
 
-/** How many there may be, as `*`, `+`, `?` and `{…}` say. */
+/** The limits of a repetition: `*`, `+`, `?` or `{…}`. */
 export interface Amount {
   readonly min: number
   readonly max: number
@@ -27,14 +27,14 @@ export interface Amount {
 /** Finds the tokens of texts. */
 export type NamedTokens = Pick<GrammarTokens, 'encode'>
 
-/** Takes in an element of a rule. */
+/** Receives an element of a rule. */
 type AddElement = (kind: number, value: number) => void
 
-/** Reads the signs of a GBNF text one after the other. */
+/** Reads the parts of a GBNF text one after the other. */
 export class GbnfReader {
   at = 0
 
-  /** @param tokens - finds the tokens that the grammar names by their text; default: it may name none */
+  /** @param tokens - finds tokens that the grammar names by their text; default: the grammar may name none */
   constructor(
     private readonly text: string,
     private readonly tokens?: NamedTokens,
@@ -80,7 +80,7 @@ export class GbnfReader {
     return this.#match(nameCharacters)?.[0]
   }
 
-  /** `*`, `+`, `?` or `{…}`. */
+  /** Reads `*`, `+`, `?` or `{…}`. */
   repetition(overLines: boolean): Amount | undefined {
     if (this.take('*')) return { min: 0, max: Infinity }
     if (this.take('+')) return { min: 1, max: Infinity }
@@ -101,7 +101,7 @@ export class GbnfReader {
     throw this.problem(`more than ${limit} repetitions`, start)
   }
 
-  /** A text in quotes. */
+  /** Reads a text in quotes. */
   literal(add: (code: number) => void): boolean {
     const start = this.at
     if (!this.take('"')) return false
@@ -109,7 +109,7 @@ export class GbnfReader {
     return true
   }
 
-  /** Characters in brackets. */
+  /** Reads characters in brackets. */
   set(add: AddElement): boolean {
     const start = this.at
     if (!this.take('[')) return false
@@ -151,7 +151,7 @@ export class GbnfReader {
     return refused(what, reason, { line, column })
   }
 
-  /** One character of a literal or a set that begins at `start`. */
+  /** Reads one character of the literal or set that begins at `start`. */
   #character(start: number): number {
     const code = this.text.codePointAt(this.at)
     if (code === undefined || code === 0) throw this.unexpected(start)

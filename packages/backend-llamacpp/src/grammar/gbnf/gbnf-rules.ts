@@ -7,7 +7,7 @@ import {
 } from '../pattern/code-point-set.js'
 import { refused } from '../refuse.js'
 
-/** What an element of a rule is, as llama.cpp numbers them (`llama_gretype`). */
+/** The kinds of elements in rules, with llama.cpp's numbers (`llama_gretype`). */
 export const ElementKind = {
   End: 0,
   Alternative: 1,
@@ -22,33 +22,32 @@ export const ElementKind = {
 } as const
 
 /**
- * A grammar as llama.cpp holds it: repetitions and groups are rules of their own. All rules follow
- * one another in one list of elements, so an element's index says what `llama_grammar_element*` does.
+ * A grammar in llama.cpp's form: repetitions and groups are separate rules. All rules are in one list of elements, in
+ * which an index stands for llama.cpp's pointer `llama_grammar_element*`.
  */
 export interface GbnfRules {
   readonly kinds: Uint8Array
-  /** A code point, the number of a rule or a token, by kind. */
+  /** A code point, or the number of a rule or token, depending on the kind. */
   readonly values: Uint32Array
   /** Where each rule begins. */
   readonly starts: Uint32Array
-  /** For messages; a group has the name of the rule that it is in. */
+  /** The names of the rules, for messages; a group has the name of its rule. */
   readonly names: readonly string[]
   /** The number of the root rule. */
   readonly root: number
 }
 
-/** Elements of rules. */
 interface ElementLists {
   readonly kinds: ArrayLike<number>
   readonly values: ArrayLike<number>
 }
 
-/** Whether an alternative of a rule ends before this element. */
+/** Whether this kind of element ends an alternative. */
 export function endsAlternative(kind: number): boolean {
   return kind <= ElementKind.Alternative
 }
 
-/** Where the alternatives of a rule begin. */
+/** The indexes at which the alternatives of a rule begin. */
 export function* alternativesOf({ kinds, starts }: GbnfRules, rule: number): Generator<number> {
   for (let at = starts[rule]!; ; at++) {
     yield at
@@ -57,7 +56,7 @@ export function* alternativesOf({ kinds, starts }: GbnfRules, rule: number): Gen
   }
 }
 
-/** Where the element behind this one is; a set of characters counts as one. */
+/** The index behind an element; a set of characters counts as one element. */
 export function afterElement({ kinds }: GbnfRules, at: number): number {
   let next = at + 1
   while (kinds[next] === ElementKind.RangeEnd || kinds[next] === ElementKind.OtherCharacter) next++
@@ -82,7 +81,7 @@ export function charactersAt({ kinds, values }: ElementLists, at: number): CodeP
 }
 
 /**
- * Refuses left recursion, also behind rules that may be empty: no text would ever be read.
+ * Refuses left recursion, also behind rules that may be empty: with it, reading a text would never end.
  * @throws CllmError `invalid_constraint`
  */
 export function checkRecursion(rules: GbnfRules): void {
@@ -116,11 +115,11 @@ function leftRecursion(cycle: readonly string[]) {
   return refused('The grammar cannot be used', reason)
 }
 
-/** Which rules may be empty. Linear in the size of the grammar, however deep its rules are. */
+/** Finds the rules that may be empty, in time linear in the size of the grammar, however deep its rules are. */
 function emptyRules(rules: GbnfRules): Uint8Array {
   const { kinds, values, starts } = rules
   const isEmpty = new Uint8Array(starts.length)
-  /** The alternatives that name a rule, and nothing but rules: of which rule, and how many may be not empty. */
+  /** By rule: the alternatives that contain it and only rules; with their own rule, and how many may not be empty. */
   const waiters = new Map<number, { readonly rule: number; left: number }[]>()
   const found: number[] = []
   for (const rule of starts.keys()) {

@@ -10,9 +10,9 @@ import { grammarLimits, refused } from '../refuse.js'
 import { GbnfReader } from './gbnf-reader.js'
 import { charactersAt } from './gbnf-rules.js'
 
-/** A larger repetition is no longer counted by llama.cpp (`MAX_REPETITION_THRESHOLD` is 2,000). */
+/** Larger repetitions are split, as llama.cpp refuses them (`MAX_REPETITION_THRESHOLD` is 2,000). */
 const block = 1000
-/** How often something may be repeated, where the number of repetitions is bounded. */
+/** The most repetitions of something, if their number is bounded. */
 export const maximumRepetitions = 100_000
 
 /** Collects the rules of a grammar in GBNF, llama.cpp's notation. */
@@ -41,7 +41,7 @@ export class GbnfWriter {
     return this.#rules
   }
 
-  /** The name of a rule with this body; the same body has one rule. */
+  /** Returns the name of a rule with this body, which is only added once. */
   rule(body: string): string {
     return entryOf(this.#names, body, () => {
       const name = `r${this.#names.size}`
@@ -50,7 +50,7 @@ export class GbnfWriter {
     })
   }
 
-  /** `min` to `max` of a rule; a finite `max` may be more than can be counted, and is then less. */
+  /** `min` to `max` times a rule; a finite `max` is at most {@link maximumRepetitions}. */
   repeat(name: string, min: number, max: number): string {
     if (max === 0) return ''
     if (max === 1) return min === 1 ? name : `${name}?`
@@ -91,7 +91,7 @@ export function literal(text: string): string {
   return `"${text.replaceAll(/["\\]/g, '\\$&').replaceAll('\n', '\\n').replaceAll('\r', '\\r')}"`
 }
 
-/** One character out of some ranges as a GBNF terminal. */
+/** One character from these ranges, as a GBNF terminal. */
 export function oneOf(ranges: readonly CodePointRange[]): string {
   const parts = ranges.map(([first, last]) =>
     first === last ? inClass(first) : `${inClass(first)}-${inClass(last)}`,
@@ -110,7 +110,7 @@ function inClass(codePoint: number): string {
 
 const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, '0')
 
-/** What JSON does not take as it is, and halves of surrogate pairs. */
+/** The characters that JSON strings must escape, and halves of surrogate pairs. */
 const special: CodePointSet = union([
   [0, 0x1f],
   [0x22, 0x22],
@@ -126,13 +126,13 @@ const escapes = new Map([
   [0x5c, '\\\\'],
 ])
 
-/** What may stand in a key that a schema does not name: nothing that is written in several ways. */
+/** The characters of keys that a schema does not name: only those that can be written in one way. */
 export const plainCharacters: CodePointSet = difference(complement(special), control)
 
-/** Sets are compared by identity: a part of a pattern has one, and so has each property of Unicode's. */
+/** The rules of sets, by identity: a part of a pattern always has the same set, and so has a Unicode property. */
 const known = new WeakMap<CodePointSet, string | undefined>()
 
-/** One character of a JSON string as GBNF, or undefined when none of the set can be one. */
+/** One character of a JSON string as GBNF; undefined if no character of the set can be in one. */
 export function characterRule(set: CodePointSet): string | undefined {
   return entryOf(known, set, () => write(set))
 }
@@ -142,7 +142,7 @@ function write(set: CodePointSet): string | undefined {
   const parts = plain.length === 0 ? [] : [oneOf(plain)]
   for (const [first, last] of set) {
     for (let code = first; code <= Math.min(last, 0x5c); code++) {
-      // Control characters are only written where the set has nothing else.
+      // Control characters are only written if the set has no other characters.
       const isBare = code < 0x20 && plain.length === 0
       const bare = isBare ? `\\u${code.toString(16).padStart(4, '0')}` : undefined
       const escape = escapes.get(code) ?? bare
@@ -154,9 +154,9 @@ function write(set: CodePointSet): string | undefined {
 }
 
 /**
- * Takes the rules of a grammar over into another one, where its texts stand inside a JSON string: quotes
- * and backslashes have one before them.
- * @returns the rule that `name` has become
+ * Copies the rules of a grammar into another one, such that its texts can be inside a JSON string: quotes and
+ * backslashes are escaped.
+ * @returns the name of the copied rule `name`
  */
 export function quoteGrammar(into: GbnfWriter, from: GbnfWriter, name: string): string {
   let number = 0
@@ -193,5 +193,5 @@ export function quoteGrammar(into: GbnfWriter, from: GbnfWriter, name: string): 
   return nameOf(name)
 }
 
-/** Every character that the grammars of JSON have can stand in a string. */
+/** The rule of one character in a string, in which every character of JSON's grammars can be. */
 const one = (set: CodePointSet): string => characterRule(set) ?? '""'

@@ -1,23 +1,23 @@
 import type { GrammarStacks, Stack } from './grammar-stacks.js'
 
-/** Text that must come next, and what may come behind it. */
+/** Text that must come next, and the stacks behind it. */
 interface ForcedText {
   readonly text: string
-  /** Whether there may be other white space in it, of which the text before tells nothing. */
+  /** Whether it could have other white space, about which the earlier text tells nothing. */
   readonly isGuess: boolean
   readonly stacks: readonly Stack[]
 }
 
 const blank = 0x20
-/** Where a text is read in more ways, little is forced, and each character costs the square of them. */
+/** With more ways to read a text, little is forced, and the cost of a character grows with their square. */
 const mostReadings = 32
 
 /**
- * The text that a grammar leaves no choice about but for white space, which is guessed: otherwise nearly all of
+ * The text that a grammar leaves no choice about, except for white space, which is guessed: otherwise nearly all of
  * JSON would be a choice.
  *
- * @param layout - of the text before
- * @param most - characters after which no more is looked for
+ * @param layout - the layout of the text before
+ * @param most - stops after as many characters
  */
 export function forcedText(
   graph: GrammarStacks,
@@ -45,7 +45,7 @@ export function forcedText(
   return { text, stacks, isGuess }
 }
 
-/** The only character that may come, white space aside. */
+/** The only character that may come besides white space; or else the only kind of white space. */
 function onlyCharacter(graph: GrammarStacks, stacks: readonly Stack[]): string | undefined {
   let only: string | undefined
   let space: string | undefined
@@ -72,23 +72,23 @@ const openers = '{['
 const closers = '}]'
 const spaces = ' \n\t\r'
 
-/** White space, and how many brackets it is in. */
+/** White space, and the number of open brackets around it. */
 interface Gap {
   readonly text: string
   readonly depth: number
 }
 
 /**
- * Which white space a model writes into its JSON, to guess what it writes next: at each kind of place the same as
- * there before, indented by the number of open brackets.
+ * Learns where a model writes white space in its JSON, and guesses the next one: the same as before at the same kind of
+ * place, indented by the number of open brackets.
  */
 export class JsonLayout {
   readonly #gaps: Map<string, Gap>
-  /** The brackets that are open. */
+  /** The open brackets, the innermost last. */
   #open = ''
   #isString = false
   #isEscaped = false
-  /** The last character that is no white space, and what is behind it. */
+  /** The last character that is not white space, and the white space behind it. */
   #before = ''
   #space = ''
 
@@ -106,7 +106,7 @@ export class JsonLayout {
     return copy
   }
 
-  /** Takes in the next character of the text. */
+  /** Reads the next character of the text. */
   read(character: string): void {
     if (this.#isString) {
       this.#isString = character !== '"' || this.#isEscaped
@@ -124,7 +124,7 @@ export class JsonLayout {
     this.#space = ''
   }
 
-  /** The white space that probably still comes before this character. */
+  /** The rest of the white space that the model probably writes before this character. */
   spaceBefore(character: string): string {
     if (this.#isString || spaces.includes(character)) return ''
     const { text, depth } = this.#gaps.get(this.#place(character)) ?? this.#like()
@@ -132,19 +132,19 @@ export class JsonLayout {
     const own = this.#depth(character)
     const indent = ((text.length - line) / Math.max(1, depth)) * own
     const likely = line === 0 ? text : text.slice(0, line) + ' '.repeat(indent)
-    // where a line ends for the first time, most indent by two
+    // at the first line break the indent is unknown: most models use two spaces
     const space = likely.startsWith(this.#space) ? likely : `\n${'  '.repeat(own)}`
     return space.startsWith(this.#space) ? space.slice(this.#space.length) : ''
   }
 
-  /** Whether white space before this character would be a mere guess: nothing shows how the text is laid out. */
+  /** Whether white space before this character would be a mere guess, as nothing in the text shows its layout. */
   isGuess(character: string): boolean {
     if (this.#isString || this.#open === '' || spaces.includes(character)) return false
     if (this.#gaps.has(this.#place(character))) return false
     return ![...this.#gaps].some(([place, { text }]) => /[:,]$/.test(place) || text.includes('\n'))
   }
 
-  /** What is alike as far as white space is concerned. */
+  /** A key for the kind of place: places with the same key have the same white space. */
   #place(character: string): string {
     if (this.#open === '') return ''
     const isEnd = closers.includes(character) && !openers.includes(this.#before)
@@ -155,7 +155,7 @@ export class JsonLayout {
     return Math.max(0, this.#open.length - Number(closers.includes(character)))
   }
 
-  /** As at places that are like this one, or as most models write it. */
+  /** The white space of a similar place, or else what most models write. */
   #like(): Gap {
     const none = { text: '', depth: 0 }
     if (this.#open === '') return none

@@ -11,49 +11,49 @@ import { type CodePointSet, covers, meets } from '../pattern/code-point-set.js'
 import { grammarLimits, refused } from '../refuse.js'
 
 /**
- * One way to read a text so far, as what it waits for: an element of the grammar on top, and below it the stack of
- * what comes later. A number: the index in a {@link GrammarStacks}. 0 waits for nothing: there the text may end.
+ * One way to read the text so far: the element of the grammar that must come next is on top, and below it is the stack
+ * of what comes later. It is an index in a {@link GrammarStacks}. 0 waits for nothing: the text may end there.
  */
 export type Stack = number
 
-/** How far a text in UTF-8 has been read, in all ways at once. Equal ones of one graph are the same object. */
+/** How far a text in UTF-8 has been read, in all ways at once. In one graph, equal places are the same object. */
 export interface TextPlace {
   readonly stacks: readonly Stack[]
-  /** The bits of a character that has come in part. */
+  /** The bits so far of an incomplete character. */
   readonly code: number
-  /** How many of its bytes are to come; 0 between characters. */
+  /** The number of its missing bytes; 0 between characters. */
   readonly left: number
-  /** The places behind bytes, as far as they were looked for; null where the byte may not come. */
+  /** The known places behind each byte; null: the byte may not come; undefined: not known yet. */
   readonly behind: (TextPlace | null | undefined)[]
 }
 
-/** Stacks in a graph, at about 100 bytes each, before it is replaced. */
+/** The number of stacks, of about 100 bytes each, from which on a graph is replaced. */
 const mostStacks = 20_000
-/** A {@link TextPlace} counts as so many, with those that it remembers behind it. */
+/** A {@link TextPlace} with its known places counts as this many stacks. */
 const stacksOfPlace = 8
 
-/** In place of the bits of a character: all that may come yet is read alike. */
+/** Stands in place of a character's bits if all its possible completions are allowed. */
 const anyCode = -1
-/** The first characters that have so many bytes behind the first one. */
+/** The lowest code point with this number of bytes behind the first one. */
 const leastWith = [0, 0x80, 0x800, 0x1_0000] as const
 const surrogates = [0xd800, 0xdfff] as const
 
 /**
- * The stacks of a pushdown automaton (llama.cpp's `llama_grammar_stack`). Equal stacks are one entry, and what
- * follows each is found once: so a text costs no more for being read in many ways that go on alike.
+ * The stacks of a pushdown automaton (llama.cpp's `llama_grammar_stack`). Equal stacks share one entry, and the stacks
+ * behind each are computed once, so ways to read a text that continue alike cost nothing extra.
  */
 export class GrammarStacks {
-  // of each stack, by its number
+  // By stack: the stack below, and the element on top.
   readonly #below: Stack[] = [0]
   readonly #tops: number[] = [-1]
-  /** The stacks behind the top, once they were asked for. */
+  /** By stack: the stacks behind its top, once computed. */
   readonly #next: (readonly Stack[] | undefined)[] = []
-  /** The last walk of {@link #advance} that came by. */
+  /** By stack: the last walk of {@link #advance} that visited it. */
   readonly #walks: number[] = [0]
   #walk = 0
-  /** Stacks by what is below and on top. */
+  /** The stacks by the stack below and the element on top, combined in one number. */
   readonly #known = new Map<number, Stack>()
-  /** What elements wait for. */
+  /** By element: the characters that it matches. */
   readonly #sets = new Map<number, CodePointSet>()
   readonly #places = new Map<string, TextPlace>()
   #fullSize = mostStacks
@@ -64,18 +64,18 @@ export class GrammarStacks {
     return this.#tops.length + stacksOfPlace * this.#places.size
   }
 
-  /** Whether it is large enough to be replaced. */
+  /** Whether the graph is so large that it should be replaced. */
   get isFull(): boolean {
     return this.size > this.#fullSize
   }
 
-  /** Where a text of the whole grammar begins. */
+  /** The stacks at the beginning of a text. */
   first(): readonly Stack[] {
     const roots = [...alternativesOf(this.rules, this.rules.root)]
     return [...new Set(roots.flatMap((at) => this.#advance(this.#push(0, at))))]
   }
 
-  /** Takes stacks over from another graph of the same grammar. */
+  /** Copies stacks from another graph of the same grammar. */
   adopt(from: GrammarStacks, stacks: readonly Stack[]): readonly Stack[] {
     const adopted = new Map<Stack, Stack>([[0, 0]])
     const all = stacks.map((stack) => {
@@ -105,18 +105,18 @@ export class GrammarStacks {
     return stacks
   }
 
-  /** The stacks behind a character; none where no stack waits for it. */
+  /** The stacks behind a character; none if no stack waits for it. */
   after(stacks: readonly Stack[], code: number): readonly Stack[] {
     return this.#nextOfAll(stacks.filter((stack) => this.waitsFor(stack, code, code)))
   }
 
-  /** The place with these stacks: the same object each time. */
+  /** The place with these stacks; returns the same object each time. */
   place(stacks: readonly Stack[], code = 0, left = 0): TextPlace {
     const key = `${code} ${left} ${stacks.toSorted((a, b) => a - b).join()}`
     return entryOf(this.#places, key, () => ({ stacks, code, left, behind: [] }))
   }
 
-  /** The place behind a byte; null where it may not come. */
+  /** The place behind a byte; null: the byte may not come. */
   read(place: TextPlace, byte: number): TextPlace | null {
     return (place.behind[byte] ??= this.#read(place, byte))
   }
@@ -134,11 +134,11 @@ export class GrammarStacks {
     return meets(this.characters(stack), low, high)
   }
 
-  /** The characters that a stack waits for; none at an end, and where it waits for a token. */
+  /** The characters that a stack waits for; none at an end, and if it waits for a token. */
   characters(stack: Stack): CodePointSet {
     if (stack === 0) return []
     const at = this.#tops[stack]!
-    // No closure: walks over all tokens ask at each character.
+    // Without a closure, as walks over all tokens call this at each character.
     let set = this.#sets.get(at)
     if (set === undefined) {
       set = charactersAt(this.rules, at)
@@ -148,12 +148,12 @@ export class GrammarStacks {
   }
 
   /**
-   * A byte may come where a character that the grammar waits for goes on like this, and one of Unicode's does.
-   * Characters have their shortest spelling, and none is half of a surrogate pair.
+   * A byte may come if it continues the UTF-8 of a character that the grammar waits for. Overlong encodings and halves
+   * of surrogate pairs are not allowed.
    */
   #read({ stacks, code, left }: TextPlace, byte: number): TextPlace | null {
     if (left === 0) return this.#readFirst(stacks, byte)
-    // what goes on with a character begins with these bits
+    // bytes that continue a character begin with these bits
     if ((byte & 0xc0) !== 0x80) return null
     const isLast = left === 1
     if (code === anyCode) {
@@ -166,16 +166,16 @@ export class GrammarStacks {
   }
 
   #readFirst(stacks: readonly Stack[], byte: number): TextPlace | null {
-    // NUL ends texts, for llama.cpp as for many that read them
+    // NUL ends texts, for llama.cpp and many programs that read them
     if (byte === 0) return null
     if (byte < 0x80) return this.#placeBehind(this.after(stacks, byte))
-    // no other byte begins one
+    // no other byte can begin a character
     if (byte < 0xc2 || byte > 0xf4) return null
     const left = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3
     return this.#within(stacks, byte & (0x3f >> left), left, leastWith[left])
   }
 
-  /** The place within a character, not below `least`, that begins with these bits. */
+  /** The place within a character that begins with these bits and is not below `least`; null: no stack waits for it. */
   #within(stacks: readonly Stack[], code: number, left: number, least: number): TextPlace | null {
     const bits = 6 * left
     const [first, last] = [code << bits, (code << bits) + (1 << bits) - 1]
@@ -207,7 +207,7 @@ export class GrammarStacks {
     return [...merged]
   }
 
-  /** Replaces rules on top by what they begin with, as `llama_grammar_advance_stack`. */
+  /** Replaces rules on top with the elements that they begin with, like `llama_grammar_advance_stack`. */
   #advance(from: Stack): readonly Stack[] {
     const { kinds, values } = this.rules
     if (from === 0 || kinds[this.#tops[from]!] !== ElementKind.Rule) return [from]
@@ -231,7 +231,7 @@ export class GrammarStacks {
     return stacks
   }
 
-  /** The stack with this element on top, if the alternative does not end there. */
+  /** Returns the stack with this element on top, or `below` if the alternative ends there. */
   #push(below: Stack, at: number): Stack {
     const { kinds } = this.rules
     if (endsAlternative(kinds[at]!)) return below

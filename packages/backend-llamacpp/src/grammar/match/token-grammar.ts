@@ -6,45 +6,45 @@ import { bytesBehind, type TokenTrie } from './token-trie.js'
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
 import { grammarLimits } from '../refuse.js'
 
-/** Where a text is in its grammar. */
+/** The state of a grammar behind a text. */
 export interface GrammarState {
   readonly graph: GrammarStacks
   readonly place: TextPlace
 }
 
-/** The tokens of a model, as grammars see them. */
+/** The tokens of a model, as grammars need them. */
 export interface GrammarTokens {
   readonly size: number
   readonly endOfGeneration: ReadonlySet<TokenId>
   /** The UTF-8 bytes of a token's text; none for control tokens. */
   bytes(token: TokenId): Uint8Array
-  /** Those with a text that do not end generation. */
+  /** The tokens that have a text and do not end generation. */
   readonly trie: TokenTrie
-  /** The tokens of a text that stands behind another one; default: none of them is `special`. */
+  /** The tokens of a text that continues another one; special tokens are only recognized with `special`. */
   encode(text: string, special?: boolean): readonly TokenId[]
 }
 
-/** Bytes of the sets of tokens that are kept: a string of bounded length has one for each length. */
+/** The size in bytes of the cache of masks: a string of bounded length has one mask for each length. */
 const maskBytes = 1.5 * 2 ** 20
-/** Bytes of these and of the stacks. */
+/** The estimated bytes of these masks and of the stacks. */
 const matchingBytes = 5 * 2 ** 20
-/** What one of them takes beside its bits: the cache has room for all at once. */
+/** The bytes of a cached mask besides its bits; the cache allocates room for all entries at once. */
 const entryBytes = 100
-/** Characters of forced text for each of the tokens that it may have. */
+/** The most characters of forced text for each token that is asked for. */
 const forcedCharacters = 8
 const encoder = new TextEncoder()
 const nothing: Proposal = { tokens: [] }
-/** What a stack costs that was not there before, in comparisons. */
+/** The cost of a new stack, in comparisons. */
 const newStack = 10
 
 /**
- * Which tokens a grammar allows next: one token is read by its bytes, all are found in one walk over the
- * tree of their texts, which leaves out what begins wrong. The work is bounded, whatever the grammar is.
+ * Tells which tokens a grammar allows next. It tests one token by its bytes, and finds all in one walk over the trie of
+ * their texts, which skips branches that the grammar does not allow. The work is bounded for any grammar.
  */
 export class TokenGrammar {
   readonly #namesTokens: boolean
   #graph: GrammarStacks
-  /** Of places of the latest graph. */
+  /** The masks of places in the latest graph. */
   readonly #masks: LRUCache<TextPlace, Uint32Array>
 
   constructor(
@@ -56,14 +56,14 @@ export class TokenGrammar {
     this.#namesTokens = rules.kinds.some((kind) => kind >= ElementKind.Token)
   }
 
-  /** Bytes that it takes at most. */
+  /** The most bytes that the grammar takes. */
   get mostBytes(): number {
     return matchingBytes + 8 * this.rules.kinds.length + 64 * this.rules.starts.length
   }
 
   /**
    * The state of an empty text.
-   * @throws CllmError `invalid_constraint` when it can be read in too many ways
+   * @throws CllmError `invalid_constraint` if it can be read in too many ways
    */
   begin(): GrammarState {
     const graph = this.#graph
@@ -71,9 +71,10 @@ export class TokenGrammar {
   }
 
   /**
-   * The state behind a token; undefined where it may not come. What ends generation may come at an end.
-   * @param skipped - bytes at the beginning of its text that come before the grammar's
-   * @throws CllmError `invalid_constraint` when there are too many ways to read it
+   * The state behind a token; undefined if the token may not come. Tokens that end generation may come where the
+   * grammar can end.
+   * @param skipped - bytes at the beginning of the token's text that the grammar does not cover
+   * @throws CllmError `invalid_constraint` if there are too many ways to read it
    */
   after(state: GrammarState, token: TokenId, skipped = 0): GrammarState | undefined {
     if (this.tokens.endOfGeneration.has(token)) return isEnd(state.place) ? state : undefined
@@ -86,8 +87,8 @@ export class TokenGrammar {
   }
 
   /**
-   * The tokens that may come next, a bit for each.
-   * @throws CllmError `invalid_constraint` when it takes too long to find them
+   * The tokens that may come next, one bit per token.
+   * @throws CllmError `invalid_constraint` if it takes too long to find them
    */
   mask(before: GrammarState): Uint32Array {
     const { graph, place } = this.#renewed(before)
@@ -97,7 +98,7 @@ export class TokenGrammar {
     try {
       allow(graph, this.tokens.trie, place, mask)
     } finally {
-      // one mask may take tens of megabytes, which a cached grammar would keep until it is used again
+      // the graph may have grown by tens of megabytes, which a cached grammar would keep until its next use
       this.#renew()
     }
     if (this.#namesTokens) this.#addNamed(graph, place, mask)
@@ -107,8 +108,9 @@ export class TokenGrammar {
   }
 
   /**
-   * The tokens that the grammar leaves no choice about, at most `most`, as the model probably writes them.
-   * Without the last one where it may be part of a longer one. Another kind where white space is a mere guess.
+   * The tokens that the grammar leaves no choice about, at most `most`, as the model probably writes them. Leaves out
+   * the last one if it may be part of a longer token. The proposal's kind is 1 if its white space is a mere guess,
+   * else 0.
    */
   forced(before: GrammarState, layout: JsonLayout, most: number): Proposal {
     if (before.place.left > 0) return nothing
@@ -122,7 +124,7 @@ export class TokenGrammar {
       const count = Math.min(most, isWhole ? Infinity : tokens.length - 1)
       return { tokens: tokens.slice(0, count), kind: Number(forced.isGuess) }
     } catch (error) {
-      // it takes too long, as the draw will find
+      // it takes too long; the draw will fail with this error
       if (CllmError.isInstance(error)) return nothing
       throw error
     }
@@ -137,7 +139,7 @@ export class TokenGrammar {
     return at === bytes.length
   }
 
-  /** Whether a fair part of what may come behind a token makes a longer token with it. */
+  /** Whether more than a quarter of the characters that may follow a token form a longer token with it. */
   #maySpread(token: TokenId, graph: GrammarStacks, stacks: readonly Stack[]): boolean {
     const longer = bytesBehind(this.tokens.trie, this.tokens.bytes(token))
     let [all, joined] = [0, 0]
@@ -149,14 +151,14 @@ export class TokenGrammar {
     return 4 * joined > all
   }
 
-  /** Begins a graph in place of one that has become large. */
+  /** Replaces the graph if it has become large. */
   #renew(): void {
     if (!this.#graph.isFull) return
     this.#graph = new GrammarStacks(this.rules)
     this.#masks.clear()
   }
 
-  /** The state in the latest graph. */
+  /** The same state in the latest graph. */
   #renewed(state: GrammarState): GrammarState {
     this.#renew()
     const graph = this.#graph
@@ -165,7 +167,7 @@ export class TokenGrammar {
     return { graph, place: graph.place(graph.adopt(state.graph, stacks), code, left) }
   }
 
-  /** Adds to what is behind a token's text what is behind the token itself, where the grammar names it or another. */
+  /** Adds to the place behind a token's text the stacks behind elements that name the token or exclude another one. */
   #withNamed(text: TextPlace | null, graph: GrammarStacks, from: TextPlace, token: TokenId) {
     const behind = new Set<Stack>()
     for (const { stack, named, isExcluded } of this.#named(graph, from)) {
@@ -174,7 +176,7 @@ export class TokenGrammar {
       for (const one of fits ? graph.next(stack) : []) behind.add(one)
     }
     if (behind.size === 0) return text
-    // a character that has come in part cannot be kept beside them
+    // an incomplete character cannot be kept beside these stacks
     for (const stack of text?.left === 0 ? text.stacks : []) behind.add(stack)
     return graph.place([...behind])
   }
@@ -187,7 +189,7 @@ export class TokenGrammar {
     }
   }
 
-  /** The stacks that wait for a token, not for a character: for the named one, or for another one with a text. */
+  /** The stacks that wait for a token instead of a character: for the named token, or for any other with a text. */
   *#named(graph: GrammarStacks, { stacks, left }: TextPlace) {
     if (left > 0) return
     const { kinds, values } = this.rules
@@ -207,8 +209,8 @@ function add(mask: Uint32Array, token: TokenId): void {
 }
 
 /**
- * Adds the tokens to a mask whose texts a grammar allows behind a place.
- * @throws CllmError `invalid_constraint` when that takes too long
+ * Adds to a mask the tokens whose texts a grammar allows behind a place.
+ * @throws CllmError `invalid_constraint` if that takes too long
  */
 function allow(graph: GrammarStacks, trie: TokenTrie, from: TextPlace, mask: Uint32Array): void {
   const { bytes, ends, tokens, starts } = trie
@@ -216,7 +218,7 @@ function allow(graph: GrammarStacks, trie: TokenTrie, from: TextPlace, mask: Uin
   const limit = comparisons + comparisonsPerByte * bytes.length
   const size = graph.size
   let compared = 0
-  /** The nodes that lead to this one: the places behind their texts, and the nodes behind those below. */
+  /** For each node on the path to this one: the place behind its text, and the index behind its subtree. */
   const places = [from]
   const behind = [bytes.length]
   for (let node = 1, depth = 0; node < bytes.length;) {

@@ -1,28 +1,31 @@
 import type { TokenId } from '@cllm/core'
 
 /**
- * The texts of tokens as a tree of their bytes, each node in front of those below it: a walk goes from
- * index to index. Node 0 is the empty text.
+ * The texts of tokens as a trie of their bytes. The nodes are in preorder, so that a walk goes from index to index.
+ * Node 0 is the empty text.
  */
 export interface TokenTrie {
   /** The byte that leads to a node. */
   readonly bytes: Uint8Array
-  /** The index behind all nodes below a node. */
+  /** For each node, the index behind its subtree. */
   readonly ends: Uint32Array
   /** The tokens, sorted by their texts. */
   readonly tokens: Uint32Array
-  /** Where the tokens with the text of a node begin; they go on to where those of the next node begin. */
+  /** For each node, where the tokens with its text begin in `tokens`; they end where those of the next node begin. */
   readonly starts: Uint32Array
 }
 
-/** The texts of all tokens of a model, one behind the other. */
+/** The texts of all tokens of a model, concatenated. */
 export interface TokenTexts {
   readonly bytes: Uint8Array
-  /** Where that of each token begins; it goes on to where the next one's begins. */
+  /** Where each token's text begins; it ends where the next one begins. */
   readonly starts: Uint32Array
 }
 
-/** @param isIn - whether a token is in the tree, if it has a text */
+/**
+ * Builds the trie of a model's tokens.
+ * @param isIn - whether to include a token, if it has a text
+ */
 export function buildTokenTrie(texts: TokenTexts, isIn: (token: TokenId) => boolean): TokenTrie {
   const { bytes: text, starts: begins } = texts
   const all = new Uint32Array(begins.length - 1)
@@ -36,7 +39,7 @@ export function buildTokenTrie(texts: TokenTexts, isIn: (token: TokenId) => bool
   const ends = new Uint32Array(text.length + 1)
   const starts = new Uint32Array(text.length + 2)
   let count = 1
-  /** The nodes that lead to the last text, by their depth. */
+  /** The nodes on the path to the last text, by depth. */
   const trail: number[] = [0]
   let before = 0
   let last = 0
@@ -68,17 +71,17 @@ export function buildTokenTrie(texts: TokenTexts, isIn: (token: TokenId) => bool
   }
 }
 
-/** As many tokens are sorted one by one. */
+/** Up to this many tokens are sorted by insertion. */
 const few = 24
 
 const isLittleEndian = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1
-/** Bytes of a text in the key that it is sorted by, above its token's place in the list. */
+/** A sort key has this many bytes of a text, and below them the token's place in the list. */
 const keyBytes = 5
 const placeBits = 24
 
 /**
- * Sorts tokens whose texts are the same before `depth`, if those that end go on with zeros; those of equal texts
- * stay in their order. Whole numbers are sorted several times as fast as by a function that compares.
+ * Sorts tokens whose texts, padded with zeros, are equal before `depth`. The sort is stable. Sorting by numeric keys is
+ * several times as fast as with a comparing function.
  */
 function sortTokens(texts: TokenTexts, tokens: Uint32Array, depth: number): void {
   const { bytes, starts } = texts
@@ -138,7 +141,7 @@ function sortFew(
   }
 }
 
-/** The bytes that go on from this text in texts of tokens. */
+/** The bytes that may follow this text in the texts of tokens. */
 export function bytesBehind({ bytes, ends }: TokenTrie, text: Uint8Array): ReadonlySet<number> {
   let node = 0
   for (const byte of text) {

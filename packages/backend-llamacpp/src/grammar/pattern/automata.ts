@@ -3,48 +3,48 @@ import { type CodePointSet, includes, wordCharacters } from './code-point-set.js
 import { type Assertion, automataOf, holds, type Nfa, type Side, sideOf } from './nfa.js'
 import type { Spend } from '../refuse.js'
 
-/** How far a text was read by each automaton. */
+/** The states of all automata after reading a text. */
 export interface Reading {
-  /** What each automaton has reached: the number of one of its {@link Reached}. */
+  /** For each automaton, the number of the {@link Reached} states in it. */
   readonly reached: readonly number[]
-  /** The same for readings that go on alike. */
+  /** Equal for readings that continue alike. */
   readonly key: string
-  /** What is before the next character. */
+  /** The kind of character before the next one. */
   readonly before: Side
 }
 
-/** Characters that no automaton tells apart. */
+/** Characters that no automaton distinguishes. */
 interface CharacterClass {
   readonly characters: CodePointSet
   /** One of them. */
   readonly sample: number
 }
 
-/** States of an automaton that one text reaches, sorted. */
+/** The states of an automaton that a text reaches, sorted. */
 type Reached = readonly number[]
 
-/** An automaton with what texts have reached in it: each step from there is made once. */
+/** An automaton with the sets of states that texts have reached, and a cache of the steps between them. */
 interface Explored {
   readonly nfa: Nfa
   readonly reached: Reached[]
   readonly numbers: Map<string, number>
-  /** By a number of what was reached, a character and the sides of the place, as one number. */
+  /** The number of the next set, by a set's number, the character, and the side before it, combined in one number. */
   readonly steps: Map<number, number>
 }
 
-/** To look up what is known of a step. */
+/** Steps of the budget to look up a cached step. */
 const knownSteps = 1
 const codes = 0x110000
 const sides: readonly Side[] = ['word', 'other', 'none']
 
-/** The automata of several patterns, which read a text together. */
+/** The automata of several patterns, which read a text at the same time. */
 export class Automata {
   readonly #all: readonly Explored[]
   readonly #hasAssertions: boolean
-  /** Where every text begins. */
+  /** The reading of an empty text. */
   readonly start: Reading
 
-  /** @throws PatternProblem for what no automaton can follow */
+  /** @throws PatternProblem for constructs that no automaton can follow */
   constructor(
     patterns: readonly string[],
     private readonly spend: Spend,
@@ -74,14 +74,14 @@ export class Automata {
     })
   }
 
-  /** Whether no text can go on from here. */
+  /** Whether no text that continues this one can match. */
   isDead({ reached }: Reading): boolean {
     return this.#all.some(
       ({ nfa, reached: all }, nth) => !nfa.isNegated && all[reached[nth]!]!.length === 0,
     )
   }
 
-  /** All characters, by what the automata tell apart. */
+  /** All characters, grouped so that no automaton distinguishes those of a group. */
   classes(): readonly CharacterClass[] {
     const all = new Set(
       this.#all.flatMap(({ nfa }) => nfa.states.flatMap(({ set }) => (set ? [set] : []))),
@@ -122,18 +122,18 @@ export class Automata {
     })
   }
 
-  /** The number of what can be reached from these states. */
+  /** The number of the set of states that can be reached from these states. */
   #reached({ nfa, reached, numbers }: Explored, from: Iterable<number>): number {
     const states = this.#reach(nfa, from)
     return entryOf(numbers, states.join(), () => reached.push(states) - 1)
   }
 
-  /** The states with those behind assertions that hold here. */
+  /** The states of a set, with those behind assertions that are true here. */
   #settled(nfa: Nfa, set: Reached, before: Side, after: Side): Reached {
     return this.#hasAssertions ? this.#reach(nfa, set, (one) => holds(one, before, after)) : set
   }
 
-  /** The states from which something is taken or asserted, and 0 where a text may end; sorted. */
+  /** The reachable states that read a character or assert something, and 0 if a text may end here; sorted. */
   #reach(
     { states }: Nfa,
     from: Iterable<number>,

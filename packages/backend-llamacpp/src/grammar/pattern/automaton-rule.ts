@@ -7,43 +7,43 @@ import type { Amount } from '../gbnf/gbnf-reader.js'
 import { refused, SchemaBudget, type Spend } from '../refuse.js'
 
 const mostStates = 2000
-/** To make a state and write it, and the same for each edge. */
+/** Steps to make and write a state, and as many for each edge. */
 const stateSteps = 3
-/** Sets of characters with longer texts are rules of their own. */
+/** Sets of characters with longer texts become separate rules. */
 const shortSet = 100
-/** Characters that are counted where a pattern may go on for longer. */
+/** The most characters to count if a pattern allows longer texts. */
 const longest = 100
-/** As many are counted where those make too many states. */
+/** The most characters to count if that takes too many states. */
 const shorter = 70
 
-/** What {@link automatonRule} is made with. */
+/** Options of {@link automatonRule}. */
 interface AutomatonOptions {
   readonly lengths: Amount
-  /** One character of a set as GBNF, undefined where there is none; default: of a JSON string. */
+  /** Writes one character of a set as GBNF; undefined: none can be written; default: for JSON strings. */
   readonly write?: (set: CodePointSet) => string | undefined
   readonly spend: Spend
 }
 
-/** Characters, as GBNF, that lead from a reading to another one. */
+/** Characters, as GBNF, that lead from one reading to another. */
 interface Move {
   readonly text: string
   readonly reading: Reading
 }
 
-/** A state of all automata together: it has read the same text in each. */
+/** A combined state of all automata, which have read the same text. */
 interface State {
   readonly reading: Reading
   readonly length: number
   readonly isEnd: boolean
   readonly next: { readonly text: string; readonly state: State }[]
-  /** Whether an end can be reached. */
+  /** Whether an end can be reached from here. */
   isAlive: boolean
 }
 
 /**
- * The inside of the JSON strings that match several patterns at once, with look-ahead where a pattern
- * begins, and have such a length, as GBNF: one rule for each state of the automaton that follows all of
- * them. Undefined when no string does. Strings may be shorter than a large maximum.
+ * The content of the JSON strings that match all of several patterns and have a length within `lengths`, as GBNF: one
+ * rule for each state of the combined automaton. Patterns may begin with look-ahead. Undefined if no string matches. If
+ * the maximum length is large, the rule may only allow shorter strings.
  *
  * @throws PatternProblem
  */
@@ -74,7 +74,7 @@ function explore(
   spend: Spend,
 ): readonly State[] {
   const classes = automata.classes()
-  /** Many moves have the same characters, which may be some hundred ranges. */
+  /** The texts by classes: many moves have the same characters, which may be hundreds of ranges. */
   const texts = new Map<string, string | undefined>()
   /** Undefined: none of these classes can be written. */
   const textOf = (own: readonly number[]) =>
@@ -111,9 +111,9 @@ function explore(
       return text === undefined ? [] : [{ text, reading }]
     })
   }
-  /** Readings come again with other lengths. */
+  /** The moves by reading, as the same reading comes with several lengths. */
   const moves = new Map<string, readonly Move[]>()
-  // grows while it is read
+  // the list grows during the loop
   for (const state of states) {
     if (state.length >= max) continue
     const length = max === Infinity ? Math.min(state.length + 1, min) : state.length + 1
@@ -130,7 +130,7 @@ function markAlive(states: readonly State[]): void {
     for (const edge of state.next) entryOf(before, edge.state, () => []).push(state)
   }
   const alive = states.filter(({ isAlive }) => isAlive)
-  // grows while it is read
+  // the list grows during the loop
   for (const state of alive) {
     for (const one of before.get(state) ?? []) {
       if (one.isAlive) continue
@@ -157,12 +157,12 @@ function write(writer: GbnfWriter, states: readonly State[]): string {
 }
 
 /**
- * The texts that a regular expression matches as a whole, as a part of a grammar.
- * @throws CllmError `invalid_constraint` for what no automaton can follow
+ * Writes the texts that a regular expression matches as a whole, as a part of a grammar.
+ * @throws CllmError `invalid_constraint` for constructs that no automaton can follow
  */
 export function regexRule(writer: GbnfWriter, pattern: string): string {
   const make = () => {
-    // checked by itself first: `a)|(?:b` is none, but would be one within the group
+    // checked without the group first, as `a)|(?:b` is only valid inside a group
     parsePattern(pattern)
     const rule = automatonRule(writer, [`^(?:${pattern})$`], {
       lengths: { min: 0, max: Infinity },

@@ -3,10 +3,10 @@ const highest = 0x10ffff
 /** Code points from the first to the last one, both included. */
 export type CodePointRange = readonly [first: number, last: number]
 
-/** A set of Unicode code points as rising ranges that do not touch. */
+/** A set of Unicode code points as ranges in rising order, with gaps between them. */
 export type CodePointSet = readonly CodePointRange[]
 
-/** The set of everything that some of the ranges hold. */
+/** All code points that are in at least one of the ranges. */
 export function union(ranges: readonly CodePointRange[]): CodePointSet {
   if (ranges.length < 2) return ranges
   const merged: [number, number][] = []
@@ -18,7 +18,7 @@ export function union(ranges: readonly CodePointRange[]): CodePointSet {
   return merged
 }
 
-/** Everything that the set does not hold. */
+/** All code points that are not in the set. */
 export function complement(set: CodePointSet): CodePointSet {
   const ranges: CodePointRange[] = []
   let next = 0
@@ -30,17 +30,17 @@ export function complement(set: CodePointSet): CodePointSet {
   return ranges
 }
 
-/** What the first set holds and the second does not. */
+/** The code points of the first set that are not in the second. */
 export function difference(set: CodePointSet, without: CodePointSet): CodePointSet {
   return complement(union([...complement(set), ...without]))
 }
 
-/** Whether a set holds a code point. */
+/** Whether a set contains a code point. */
 export function includes(set: CodePointSet, code: number): boolean {
   return meets(set, code, code)
 }
 
-/** Whether a set holds a code point of this range. */
+/** Whether a set contains any code point of this range. */
 export function meets(set: CodePointSet, low: number, high: number): boolean {
   let from = 0
   let to = set.length - 1
@@ -54,7 +54,7 @@ export function meets(set: CodePointSet, low: number, high: number): boolean {
   return false
 }
 
-/** Whether a set holds all code points of this range. */
+/** Whether a set contains all code points of this range. */
 export function covers(set: CodePointSet, low: number, high: number): boolean {
   return set.some(([first, last]) => first <= low && high <= last)
 }

@@ -8,10 +8,10 @@ import type { Spend } from '../refuse.js'
 const anything: CodePointSet = [[0, 0x10ffff]]
 const mostStates = 20_000
 
-/** What must be so at a place in a text. */
+/** A condition on a place in a text. */
 export type Assertion = 'start' | 'end' | 'word' | 'no-word'
 
-/** What is at one side of a place in a text: a character of a word, another one, or nothing. */
+/** The character on one side of a place in a text: one of a word, another one, or none. */
 export type Side = 'word' | 'other' | 'none'
 
 export function sideOf(code: number | undefined): Side {
@@ -19,43 +19,43 @@ export function sideOf(code: number | undefined): Side {
   return includes(wordCharacters, code) ? 'word' : 'other'
 }
 
-/** Whether an assertion is so between these. */
+/** Whether an assertion is true between two sides. */
 export function holds(assertion: Assertion, before: Side, after: Side): boolean {
   if (assertion === 'start') return before === 'none'
   if (assertion === 'end') return after === 'none'
   return ((before === 'word') !== (after === 'word')) === (assertion === 'word')
 }
 
-/** What must follow a place, or must not: a way from the first state to the last one. */
+/** Look-ahead: the text behind a place must, or must not, lead from the first state to the last one. */
 interface Ahead {
   readonly start: number
   readonly end: number
   readonly isNegated: boolean
 }
 
-/** What a state takes, a character of a set, or demands; without any of these it is left at once. */
+/** What a state reads (a character of a set) or demands; without any of these, it leads on at once. */
 interface Label {
   readonly set?: CodePointSet
   readonly assertion?: Assertion
   readonly ahead?: Ahead
 }
 
-/** A state of an {@link Nfa}, and where it leads. */
+/** A state of an {@link Nfa}, and the states that follow. */
 interface NfaState extends Label {
   readonly next: number[]
 }
 
-/** What texts match as a whole; the last state is state 0. */
+/** A nondeterministic automaton that matches whole texts; its last state is state 0. */
 export interface Nfa {
   readonly states: readonly NfaState[]
   readonly start: number
-  /** Whether the texts are those that do not match. */
+  /** Whether it stands for the texts that do not match. */
   readonly isNegated: boolean
 }
 
 /**
- * The automata whose texts match a pattern: one for the pattern, and one for each look-ahead that it
- * begins with. As JSON schema says, a pattern matches anywhere in a text unless it has anchors.
+ * The automata that together match a pattern's texts: one for the pattern, and one for each look-ahead at its
+ * beginning. As in JSON schema, a pattern matches anywhere in a text unless it has anchors.
  * @throws PatternProblem
  */
 export function automataOf(pattern: string, spend: Spend): Nfa[] {
@@ -74,20 +74,20 @@ export function automataOf(pattern: string, spend: Spend): Nfa[] {
     wholeNfa(spend, bodies, false),
     ...ahead.map(({ alternatives: inner, negate }) => {
       const ways = inner.map(({ elements }) => elements)
-      // it looks from the beginning
+      // this look-ahead is only at the beginning of the text
       return wholeNfa(spend, ways, negate, true)
     }),
   ]
 }
 
-/** Whether it says what follows a place, or what does not. */
+/** Whether an element is a look-ahead, negated or not. */
 export const isLookahead = (element: AST.Element | undefined): element is AST.LookaheadAssertion =>
   element?.type === 'Assertion' && element.kind === 'lookahead'
 
 const isAnchor = (element: AST.Element | undefined, kind: 'start' | 'end'): boolean =>
   element?.type === 'Assertion' && element.kind === kind
 
-/** What an alternative has between its anchors, and whether it begins and ends with one. */
+/** The elements of an alternative between its anchors, and whether it begins and ends with an anchor. */
 export function withoutAnchors(elements: readonly AST.Element[]) {
   const starts = isAnchor(elements[0], 'start')
   const ends = isAnchor(elements.at(-1), 'end')
@@ -101,7 +101,7 @@ function wholeNfa(
   fromStart = false,
 ): Nfa {
   const states = new NfaStates(spend)
-  /** Any text, then `next`. */
+  /** Adds states for any text, then `next`. */
   const skip = (next: number): number => {
     const loop = states.add({}, [next])
     states.all[loop]!.next.push(states.add({ set: anything }, [loop]))
@@ -123,10 +123,10 @@ class NfaStates {
   readonly all: NfaState[] = [{ next: [] }]
 
   /**
-   * @param spend - called for each element as often as it is repeated, which may add no state, for
-   *   each state, and for each way out of one
-   * @param looksAhead - whether look-ahead may come anywhere
-   * @param where - what a problem's message begins with
+   * @param spend - called for each state, each way out of one, and each repetition of an element, even if that adds no
+   *   state
+   * @param looksAhead - whether look-ahead is supported anywhere
+   * @param where - the beginning of problems' messages
    */
   constructor(
     private readonly spend: Spend,
@@ -134,28 +134,28 @@ class NfaStates {
     private readonly where = '',
   ) {}
 
-  /** @throws PatternProblem when there are too many */
+  /** @throws PatternProblem if there are too many states */
   add(label: Label, next: readonly number[]): number {
     if (this.all.length === mostStates) {
       throw new PatternProblem(`${this.where}it needs more than ${mostStates} states`)
     }
     this.spend(1 + next.length)
-    // what may be empty in many ways leads on in one
+    // elements that may be empty can lead to the same state in several ways
     return this.all.push({ ...label, next: next.length > 1 ? [...new Set(next)] : [...next] }) - 1
   }
 
-  /** One of several alternatives, then `next`. */
+  /** Adds states for one of several alternatives, then `next`. */
   choice(alternatives: readonly AST.Alternative[], next: number): number {
     const ways = alternatives.map(({ elements }) => this.sequence(elements, next))
     return ways.length === 1 ? ways[0]! : this.add({}, ways)
   }
 
-  /** Elements one after the other, then `next`. */
+  /** Adds states for elements one after the other, then `next`. */
   sequence(elements: readonly AST.Element[], next: number): number {
     return elements.reduceRight((after, element) => this.#before(element, after), next)
   }
 
-  /** A quantifier's element as often as it says, then `next`. */
+  /** Adds states for a quantifier's element as often as it says, then `next`. */
   #repeat({ element, min, max }: AST.Quantifier, next: number): number {
     let entry = next
     if (max === Infinity) {
@@ -201,9 +201,8 @@ class NfaStates {
 const shown = (raw: string): string => (raw.length > 60 ? `${raw.slice(0, 60)}…` : raw)
 
 /**
- * A regular expression that takes time linear in the text, but for look-ahead: all ways to match are
- * followed at once (Thompson, 1968). `RegExp` tries one after the other, which
- * takes minutes for `^(a|a|aa)+$` on 50 characters.
+ * A regular expression that takes time linear in the text, except for look-ahead: it follows all ways to match at once
+ * (Thompson, 1968). `RegExp` tries one after the other, which takes minutes for `^(a|a|aa)+$` on 50 characters.
  */
 export class LinearPattern {
   readonly #states: NfaStates
@@ -228,7 +227,7 @@ export class LinearPattern {
 
 /** Follows the states of a pattern through one text. */
 class Search {
-  /** What is ahead of a place, by state and place. */
+  /** The results of look-ahead, by state and place in the text. */
   readonly #known = new Map<number, boolean>()
 
   constructor(
@@ -237,7 +236,7 @@ class Search {
     private readonly spend: Spend,
   ) {}
 
-  /** Whether there is a way from a state to state 0, from anywhere in the text on. */
+  /** Whether some part of the text leads from a state to state 0. */
   finds(start: number): boolean {
     return this.#leads(start, 0, 0, true)
   }
@@ -259,7 +258,7 @@ class Search {
     return false
   }
 
-  /** Adds the states that can be reached without a character, and returns how many there are. */
+  /** Adds the states that can be reached without reading a character; returns the number of states. */
   #reach(states: Set<number>, at: number): number {
     // Iterating a Set includes elements added during the iteration.
     for (const state of states) {

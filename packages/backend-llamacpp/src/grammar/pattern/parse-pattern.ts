@@ -2,10 +2,10 @@ import { attempt, messageOf } from '@cllm/core'
 import { type AST, RegExpParser } from '@eslint-community/regexpp'
 import { refusedSchema, type Spend } from '../refuse.js'
 
-/** Why a pattern cannot be kept to. */
+/** The reason why a pattern is not supported. */
 export class PatternProblem extends Error {}
 
-/** What work on a pattern gives, or what is made of the {@link PatternProblem} that ends it. */
+/** The result of work on a pattern, or of `otherwise` if a {@link PatternProblem} ends the work. */
 export function unlessProblem<T>(work: () => T, otherwise: (problem: PatternProblem) => T): T {
   try {
     return work()
@@ -15,21 +15,21 @@ export function unlessProblem<T>(work: () => T, otherwise: (problem: PatternProb
   }
 }
 
-/** What work on a pattern of a schema gives; where it has a problem, the schema is refused. */
+/** The result of work on a schema's pattern; refuses the schema if there is a {@link PatternProblem}. */
 export const orRefused = <T>(pointer: string, work: () => T): T =>
   unlessProblem(work, ({ message }) => {
     throw refusedSchema(pointer, message)
   })
 
-/** The parser compares each back reference with each group. */
+/** A limit, as the parser compares each back reference with each group. */
 const mostCharacters = 20_000
 const parser = new RegExpParser({ ecmaVersion: 2024 })
-/** What means one thing or another where more than Unicode's escapes are allowed, as in `\d\:\d`. */
+/** Constructs that mean something else without the flag u, which allows more escapes, as in `\d\:\d`. */
 const isAmbiguous = /\\(?![dDwWsSbBfnrtvxu_\W])|\\u\{|\{,\d|[^\0-\uffff]/u
 
 /**
- * The parts of a regular expression.
- * @throws PatternProblem when it is none, or has more than 20,000 characters
+ * Parses a regular expression.
+ * @throws PatternProblem if it is not valid, or has more than 20,000 characters
  */
 export function parsePattern(pattern: string, spend?: Spend): AST.Pattern {
   if (pattern.length > mostCharacters) {
@@ -47,7 +47,7 @@ export function parsePattern(pattern: string, spend?: Spend): AST.Pattern {
   }
 }
 
-/** A pattern that the strings match that a pattern does not match: by look-ahead from the beginning. */
+/** The negation of a pattern: a pattern that matches all other strings, by look-ahead from the beginning. */
 export function notPattern(pattern: string): string {
   const make = () => {
     const anywhere = parsePattern(pattern).alternatives.map(({ elements: [first], raw }) =>
@@ -55,11 +55,11 @@ export function notPattern(pattern: string): string {
     )
     return `^(?!${anywhere.join('|')})`
   }
-  // whoever uses it says what is wrong
+  // an invalid pattern is kept, so that its use reports the problem
   return unlessProblem(make, () => pattern)
 }
 
-/** A pattern that all strings but these match. */
+/** A pattern that matches all strings except these. */
 export function noneOf(texts: readonly string[]): string {
   return `^(?!(?:${texts.map((text) => escaped(text)).join('|')})$)`
 }

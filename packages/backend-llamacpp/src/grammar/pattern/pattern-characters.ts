@@ -15,10 +15,10 @@ import {
 
 type Element = AST.Element | AST.CharacterClassElement
 
-/** Elements that are repeated are asked for each time. */
+/** The characters of elements; a repeated element is looked up each time. */
 const known = new WeakMap<Element, CodePointSet | undefined>()
 
-/** What characters an element takes; undefined where it takes other than one, or that is not known here. */
+/** The characters that an element matches; undefined if it does not match exactly one, or is not supported here. */
 export function charactersOf(element: Element, spend: Spend): CodePointSet | undefined {
   return entryOf(known, element, () => find(element, spend))
 }
@@ -57,20 +57,20 @@ const planeSize = 0x10000
 /** The planes in which characters differ; all others are unassigned or private as a whole. */
 const mixed = [0, 1, 2, 3, 14]
 const plain = [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16]
-/** The last two of each plane are no characters. */
+/** The last two code points of each plane are no characters. */
 const tail = 2
-/** Steps to find the characters of a property: some 5 ms. */
+/** Steps to find the characters of a property: about 5 ms. */
 const findSteps = 12_000
 
-/** A property has over a thousand spellings, as scripts have several names. */
+/** A cache with a limit, as there are over a thousand spellings of properties. */
 const knownProperties = new LRUCache<string, CodePointSet>({ max: 100 })
 /** All characters of the mixed planes, by plane. */
 const texts = new Map<number, string>()
 
 /**
- * The characters with a property of Unicode's, found by the regular expressions that know them. Halves of
- * surrogate pairs, which are in no text, may be missing.
- * @param raw - as `\p{L}`
+ * The characters with a Unicode property, found by JavaScript's regular expressions. Halves of surrogate pairs, which
+ * no text contains, may be missing.
+ * @param raw - the property as written in a pattern, such as `\p{L}`
  */
 function propertyCharacters(raw: string, spend: Spend): CodePointSet {
   return entryOf<string, CodePointSet>(knownProperties, raw, () => {

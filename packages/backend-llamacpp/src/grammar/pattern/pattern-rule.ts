@@ -8,7 +8,7 @@ import { parsePattern, PatternProblem } from './parse-pattern.js'
 import { jsonRule } from '../rules/json-rules.js'
 import type { Spend } from '../refuse.js'
 
-/** A part of a pattern as GBNF, with the lengths of what it matches. */
+/** A part of a pattern as GBNF, with the least and the greatest length of the texts that it matches. */
 interface Part extends Amount {
   readonly text: string
 }
@@ -16,8 +16,8 @@ interface Part extends Amount {
 const deepest = 50
 
 /**
- * The inside of the JSON strings that match a pattern and have such a length, as GBNF. As JSON schema
- * says, a pattern matches anywhere in a string unless it has anchors.
+ * The content of the JSON strings that match a pattern and have a length within `lengths`, as GBNF. As in JSON schema,
+ * a pattern matches anywhere in a string unless it has anchors.
  * @throws PatternProblem
  */
 export function patternRule(
@@ -43,7 +43,10 @@ class PatternParts {
     private readonly spend: Spend,
   ) {}
 
-  /** Keeps to the length as well, where the pattern does by itself or repeats a single character. */
+  /**
+   * Writes a pattern that also keeps to the lengths, which is possible if it does so by itself, or repeats a single
+   * character.
+   */
   fit(elements: readonly AST.Element[], isAnchored: boolean, lengths: Amount): Part {
     const [only] = elements
     if (isAnchored && elements.length === 1 && only?.type === 'Quantifier') {
