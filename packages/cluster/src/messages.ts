@@ -8,46 +8,46 @@ import type {
 import type { FromEngine, ToEngine } from '@cllm/host'
 import type { PlacedRequest, WorkerReport } from '@cllm/scheduler'
 
-/** Whether a worker takes new requests; `restarting` while its engine is started again. */
+/** The state of a worker: only `up` takes new requests; `restarting` while its engine is started again. */
 export type WorkerState = Exclude<WorkerStatistics['state'], 'incompatible'>
 
-/** A worker as the list of members has it. */
+/** A worker's record in the list of members. */
 export interface WorkerRecord {
   readonly kind: 'worker'
-  /** What it speaks: fronts of another number send it nothing. */
+  /** The version of its cluster protocol: fronts with another one send it nothing. */
   readonly protocol: number
   readonly id: string
   readonly state: WorkerState
-  /** What it serves. */
+  /** The model and limits of its engine. */
   readonly info: EngineInfo
   /**
-   * Workers with the same one compute the same numbers: the model's file, the library, the device and
-   * the type of the KV cache.
+   * Workers with the same fingerprint compute the same numbers. It covers the model's file, the library, the device
+   * and the type of the KV cache.
    */
   readonly fingerprint: string
   readonly host: string
-  /** Messages that it has refused so far: no front of its cluster can have sent them. */
+  /** The number of messages that it has refused, as no front of its cluster can have sent them. */
   readonly refusedMessages: number
-  /** When it listed itself last, in milliseconds of its clock. */
+  /** When it last listed itself, in milliseconds of its clock. */
   readonly listedAt?: number
-  /** Its load, when it was listed last. */
+  /** Its load when it last listed itself. */
   readonly load: Pick<WorkerReport, 'slots' | 'open' | 'openTokens' | 'backlogTokens' | 'tokenMs'>
 }
 
 /** A message of a front to a worker. */
 export type ToWorker =
-  /** The first on a link. */
+  /** The first message on a link. */
   | { readonly type: 'hello'; readonly front: string }
   | {
       readonly type: 'place'
-      /** The number of the front's placement, by which both know the request. */
+      /** The number of the front's placement, by which both sides identify the request. */
       readonly placement: number
-      /** What the worker's meter counts it with. */
+      /** The request as the worker's load meter counts it. */
       readonly routed: Omit<PlacedRequest, 'id'>
       readonly request: GenerateRequest
     }
   | { readonly type: 'cancel'; readonly placement: number; readonly reason?: string }
-  /** What other workers did for tenants of this front. */
+  /** The service that tenants of this front got from other workers. */
   | { readonly type: 'served'; readonly services: readonly TenantService[] }
   | Extract<ToEngine, { readonly type: 'leave' | 'call' }>
 
@@ -58,26 +58,26 @@ export type FromWorker =
       readonly type: 'report'
       readonly state: WorkerState
       readonly report: WorkerReport
-      /** Requests on it that are of no batch. */
+      /** The number of its requests that do not belong to batches. */
       readonly clients: number
-      /** It drains, and what it has is to go on elsewhere now instead of ending here. */
+      /** Whether its requests are to go on at other workers now, as it drains and does not wait for their end. */
       readonly isMigrating?: boolean
     }
   | Extract<FromEngine, { readonly type: 'result' | 'error' }>
 
-/** What a worker says of itself to a front. */
+/** A worker's report on itself to a front. */
 export type WorkerNews = Extract<FromWorker, { readonly type: 'report' }>
 
-/** An envelope to a worker that belongs to no link. */
+/** An order to a worker, in an envelope that belongs to no link. */
 export interface WorkerOrder {
   readonly order: 'drain'
-  /** Whether what it has goes on elsewhere at once, instead of ending there. */
+  /** Whether its requests go on at other workers at once; default: they end on it. */
   readonly migrate?: boolean
 }
 
 /**
- * The events of a step in a row, without names, as most of what a cluster says is tokens: for each the number of its
- * placement, then for a plain token its id and its text, and for all others the event.
+ * The events of a step as a flat list without names, since most messages of a cluster are tokens. Each event is the
+ * number of its placement, followed by id and text of a plain token, or by the event itself for all others.
  */
 export type StepEvents = readonly (number | string | RequestEvent)[]
 
@@ -106,11 +106,11 @@ export function forEachEvent(
   }
 }
 
-/** The id at a worker of a request that a front placed there. */
+/** The id that a front's request has at its worker. */
 export const idThere = (link: string, placement: number, id = ''): string =>
   `${link}/${placement}/${id}`
 
-/** What a worker says, with the requests of a link under their front's ids; others keep theirs. */
+/** A worker's answer in which the requests of a link have their front's ids again; other ids stay. */
 export function withOwnIds(said: unknown, link: string): unknown {
   const prefix = `${link}/`
   const renamed = (value: unknown): unknown => {

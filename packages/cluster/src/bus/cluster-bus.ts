@@ -1,48 +1,48 @@
 /**
- * What a cluster runs on: mailboxes, and a list of who is there. Envelopes of one sender to one mailbox
- * arrive in their order, but one may come twice or not at all; `Link` makes a channel of that.
+ * The message bus of a cluster: mailboxes, and a list of members. Envelopes of one sender to one mailbox
+ * arrive in order, but may arrive twice or be lost; `Link` makes a reliable channel of that.
  */
 export interface ClusterBus {
-  /** Whether it answers now: while it does not, silence of others says nothing. */
+  /** Whether the bus answers now: while it does not, the silence of others does not mean that they are gone. */
   readonly isReachable: boolean
-  /** Puts an envelope into a mailbox, now or as soon as it can. */
+  /** Puts an envelope into a mailbox, now or as soon as possible. */
   send(mailbox: string, envelope: string): void
   /**
-   * Does once what a process needs for its mailbox, before it is opened, so that a server that refuses any of it is
-   * known at the start. Buses need not have this.
+   * Tries all operations that a process needs for its mailbox, before it is opened, so that a server that refuses one
+   * is noticed at the start. Buses need not have this.
    *
-   * @throws `cluster_unavailable` with what the server says
+   * @throws `cluster_unavailable` with the server's message
    */
   check?(mailbox: string): Promise<void>
-  /** Opens the mailbox of this process, whose envelopes are handed over from the first one on. */
+  /** Opens the mailbox of this process, and delivers its envelopes from the first one on. */
   listen(mailbox: string, onEnvelope: (envelope: string) => void): void
   /**
-   * Lists a member with its record, for this many milliseconds.
+   * Adds a member with its record to the list, for `ttlMs` milliseconds.
    *
    * @throws `cluster_unavailable`
    */
   announce(id: string, record: string, ttlMs: number): Promise<void>
   /**
-   * Takes an id that nobody has, as {@link announce} does; resolves with whether it is free. Buses need not have this.
+   * Like {@link announce}, but only if the id is free; resolves with whether it was. Buses need not have this.
    *
    * @throws `cluster_unavailable`
    */
   claim?(id: string, record: string, ttlMs: number): Promise<boolean>
-  /** Takes a member off the list. Fails silently: its time runs out anyway. */
+  /** Removes a member from the list. Fails silently, as its entry expires anyway. */
   withdraw(id: string): Promise<void>
   /**
-   * The records of the members that are listed, by their ids.
+   * The records of the listed members, by id.
    *
-   * @param isKnown whose records, which may be long, are not asked for. Default: nobody's
+   * @param isKnown tells the members whose records, which may be long, are not fetched. Default: none
    * @throws `cluster_unavailable`
    */
   members(isKnown?: (id: string) => boolean): Promise<ReadonlyMap<string, string>>
   /**
-   * Shows others that this process lives, for as long as its connection does. Buses need not have this:
-   * without it, silence alone tells.
+   * Shows others that this process is alive, for as long as its connection is open. Buses need not have this:
+   * without it, the end of a process is only noticed by its silence.
    */
   appear?(id: string): Promise<void>
-  /** Those that appeared and live; undefined where that is not known now. */
+  /** The ids whose process is alive, of those that have appeared; undefined while unknown. */
   present?(ids: readonly string[]): Promise<ReadonlySet<string> | undefined>
   /** Closes its connections; envelopes that were not sent are lost. */
   close(): Promise<void>

@@ -10,35 +10,35 @@ import {
   unreachable,
 } from './redis-client.js'
 
-/** How a Redis or Valkey server is reached and used. */
+/** Options for a Redis or Valkey server. */
 export interface RedisBusOptions extends RedisAddress {
-  /** What all its keys begin with; default `cllm:`. */
+  /** The prefix of all keys; default `cllm:`. */
   readonly prefix?: string
   readonly clock?: Clock
   readonly logger?: Logger
 }
 
-/** Milliseconds for a server to take the first connection … */
+/** Milliseconds for a server to accept the first connection … */
 const takeMs = 5000
-/** … and to answer on it: a starved machine may need long. So may a process that has not seen yet that it is taken. */
+/** … and to answer on it: a starved machine may need long, as may a starved process to notice the acceptance. */
 const answerMs = 30_000
-/** A timer that goes off so many milliseconds late is a starved process's. */
+/** A timer that fires this many milliseconds late means that this process is starved. */
 const lateMs = 500
-/** Milliseconds until what failed for now is tried again. */
+/** Milliseconds before a retry after a temporary failure. */
 export const retryMs = 100
-/** Least milliseconds between two times that all connections are made anew. */
+/** The shortest interval in milliseconds between two renewals of all connections. */
 const renewMs = 500
 
 /**
- * The connections of a process to a server: one for commands, and one that reads, whose commands block. Both
- * reconnect for ever, and can be made anew: the name of the server may stand for another one by then.
+ * The connections of a process to a server: one for commands, and one for reads, which block. Both reconnect
+ * forever, and can be renewed, since the server's name may point to another server by then.
  */
 export class Connections {
   readonly clock: Clock
   readonly logger: Logger
-  /** Others that follow these to another server. */
+  /** Further connections that are renewed together with these. */
   readonly #followers: RedisClient[] = []
-  /** Those whose server is not there yet. */
+  /** Further connections that are not connected yet. */
   readonly #opening = new Set<RedisClient>()
   #renewedAt = -Infinity
   #renewed: Promise<unknown> = Promise.resolve()
@@ -57,7 +57,7 @@ export class Connections {
   /**
    * Connects to the server.
    *
-   * @throws `cluster_unavailable` when it cannot be reached, or refuses the user
+   * @throws `cluster_unavailable` if it cannot be reached, or refuses the user
    */
   static async open(options: RedisBusOptions): Promise<Connections> {
     const { clock = systemClock } = options
@@ -81,7 +81,7 @@ export class Connections {
           client.on('connect', () => (isTaken = true))
           client.on('error', (error: unknown) => {
             problem = error
-            // The first answer decides; later ones are for the reconnecting, as is one that has not come in time.
+            // The first refusal decides. Later errors only cause a reconnect, as do timeouts.
             if (!isTimeout(error)) reject(error)
           })
         }
@@ -99,9 +99,9 @@ export class Connections {
   }
 
   /**
-   * A further connection, whose commands wait while the server is away.
+   * Opens a further connection, whose commands wait while the server is away.
    *
-   * @param follows whether it is made anew together with these
+   * @param follows whether it is renewed together with the others
    */
   async another({ follows = false, socketTimeoutMs = 0 } = {}): Promise<RedisClient> {
     const client = connectTo(this.options, { isPatient: true, socketTimeoutMs })
@@ -110,13 +110,13 @@ export class Connections {
     })
     this.#opening.add(client)
     await client.connect().finally(() => this.#opening.delete(client))
-    // It says nothing when it is closed before it is there.
+    // A client that is closed before it has connected reports no error.
     if (!client.isOpen) throw new ClientClosedError()
     if (follows) this.#followers.push(client)
     return client
   }
 
-  /** Makes all of them anew, at most once in a while; resolves when they are connected. */
+  /** Renews all connections, at most once every {@link renewMs}; resolves when they are connected. */
   async renew(): Promise<void> {
     const now = this.clock.now()
     if (now - this.#renewedAt >= renewMs) {
@@ -134,7 +134,7 @@ export class Connections {
     return [this.writer, this.reader, ...this.#followers]
   }
 
-  /** Once each time, as the client tries again several times a second, and when the server says why it refuses. */
+  /** Logs each loss once, as the client retries several times a second, and each new reason for a refusal. */
   #tellOfLosses(): void {
     let told: string | undefined
     this.writer.on('error', (error: unknown) => {
@@ -151,25 +151,25 @@ export class Connections {
   }
 }
 
-/** Milliseconds between two questions. */
+/** The interval of pings in milliseconds. */
 const askMs = 500
-/** Without an answer for so long, the server does not count as reachable. */
+/** Milliseconds without an answer after which the server does not count as reachable. */
 export const reachableMs = 3 * askMs
-/** Without an answer for so long, it is silent. */
+/** Milliseconds without an answer after which the connection is renewed. */
 const silentMs = 5000
 
 /**
- * Asks a server for a sign of life on a connection. The kernel would take a quarter of an hour to notice that a
- * machine is gone which did not say so, as long as something that was sent to it is not acknowledged. One that is silent
- * for 5 s, and a millisecond more for each 1,000 characters, is connected to anew.
+ * Pings a server. If a machine vanishes while sent data is not acknowledged, the kernel would only notice after a
+ * quarter of an hour. The connection to a server that is silent for 5 s, and a millisecond more for each 1,000
+ * characters in transit, is renewed.
  */
 export class ConnectionWatch {
-  /** When the question was asked that is open. */
+  /** When the unanswered ping was sent; undefined: there is none. */
   #askedAt: number | undefined
   #answeredAt: number
   #cancel: () => void = () => {}
 
-  /** @param characters - those on their way, there or back: answers to what is asked behind them take longer */
+  /** @param characters - the characters in transit in either direction, behind which a ping's answer takes longer */
   constructor(
     private readonly connections: Connections,
     private readonly characters: () => number,
@@ -180,7 +180,7 @@ export class ConnectionWatch {
     this.#watch()
   }
 
-  /** Whether it has answered within the last 1.5 s. */
+  /** Whether the server has answered within the last 1.5 s. */
   get isAnswering(): boolean {
     return this.connections.clock.now() - this.#answeredAt < reachableMs
   }
@@ -200,10 +200,10 @@ export class ConnectionWatch {
 
   #look(lateMs: number): void {
     const { writer, clock, logger } = this.connections
-    // Until it is connected again, its socket has a time limit.
+    // While it reconnects, the socket's own time limit applies.
     if (!writer.isReady) this.#askedAt = undefined
     else if (this.#askedAt === undefined) void this.#ask()
-    // If this look is late, this process was busy or stopped, and an answer may still be unread.
+    // If this check is late, this process was busy or suspended, and an answer may still be unread.
     else if (lateMs < askMs && clock.now() - this.#askedAt >= silentMs + this.characters() / 1000) {
       this.#askedAt = undefined
       logger.warn({}, 'the server of the cluster is silent: it is connected to anew')
@@ -219,7 +219,7 @@ export class ConnectionWatch {
       await writer.sendCommand(['PING'])
       this.#answeredAt = clock.now()
     } catch {
-      // It is lost, or loads its data: it says nothing of others.
+      // The connection is lost, or the server is loading its data.
     }
     if (this.#askedAt === at) this.#askedAt = undefined
   }

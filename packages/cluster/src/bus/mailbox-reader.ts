@@ -2,11 +2,11 @@ import { pause } from '@cllm/core'
 import { type Connections, reachableMs, retryMs } from './connections.js'
 import { isOfOldPrimary, refusalOf } from './redis-client.js'
 
-/** A read waits so long for an envelope, in milliseconds. */
+/** Milliseconds that a read waits for an envelope. */
 const blockMs = 500
-/** Envelopes that one read returns at most. */
+/** The most entries that one read returns. */
 const mostRead = 1024
-/** Envelopes that were read leave the server this many milliseconds later. */
+/** Milliseconds after which read envelopes are deleted from the server. */
 const trimMs = 250
 
 type Streams = [key: string, entries: [id: string, fields: string[]][]][] | null
@@ -24,11 +24,11 @@ export class MailboxReader {
     private readonly onEnvelope: (envelope: string) => void,
   ) {
     this.#answeredAt = connections.clock.now()
-    // Ids are the time of a server, and another one's clock may be behind. Who gets an envelope twice drops it.
+    // Begin anew: ids are a server's time, and another one's clock may be behind. Receivers drop repeated envelopes.
     connections.reader.on('ready', () => (this.#last = '0-0'))
   }
 
-  /** Whether it was read within the last 1.5 s: without that, the silence of others says nothing. */
+  /** Whether it was read within the last 1.5 s; otherwise the silence of others does not mean that they are gone. */
   get isRead(): boolean {
     return this.connections.clock.now() - this.#answeredAt < reachableMs
   }
@@ -62,11 +62,11 @@ export class MailboxReader {
   }
 
   #take(entries: readonly (readonly [id: string, fields: readonly string[]])[]): void {
-    // All that was read has left: the ids of a server that was emptied, or whose clock was set, may be lower ones.
+    // The mailbox is empty, so begin anew: a server that was emptied, or whose clock was set, may use lower ids.
     if (entries.length === 0) return void (this.#last = '0-0')
     for (const [id, fields] of entries) {
       this.#last = id
-      // What was sent at once is one entry: names and envelopes in turns.
+      // Envelopes that were sent together are one entry, in which names and envelopes alternate.
       for (let index = 1; index < fields.length; index += 2) this.onEnvelope(fields[index]!)
     }
     const { clock } = this.connections
@@ -75,22 +75,22 @@ export class MailboxReader {
     clock.at(clock.now() + trimMs, () => void this.#trim())
   }
 
-  /** Envelopes that were read leave the server, those of a while at once. */
+  /** Deletes the envelopes that were read since the last time from the server. */
   async #trim(): Promise<void> {
     this.#isTrimDue = false
     if (this.#isClosed) return
     const { key } = this
-    // Behind the greatest id nothing can be added, so the stream goes with it: it ends now.
+    // Nothing can be added behind the greatest id, so the whole stream is deleted.
     const isFull = this.#last === greatestId
     const words = isFull ? ['PEXPIRE', key, '0'] : ['XTRIM', key, 'MINID', after(this.#last)]
     await this.connections.writer.sendCommand(words).catch(() => {})
   }
 }
 
-/** Only who forges it comes so far. */
+/** The greatest possible id, which only a forged entry has. */
 const greatestId = `${2n ** 64n - 1n}-${2n ** 64n - 1n}`
 
-/** The least id behind this one. */
+/** The smallest id greater than this one. */
 export function after(id: string): string {
   const [time = '0', number = '0'] = id.split('-')
   return `${time}-${Number(number) + 1}`

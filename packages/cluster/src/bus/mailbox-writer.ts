@@ -3,67 +3,67 @@ import { ErrorReply } from '@redis/client'
 import { type Connections, retryMs } from './connections.js'
 import { isOfOldPrimary, isTemporary, refusalOf } from './redis-client.js'
 
-/** A mailbox that nobody reads any more goes after this time; its end is put off so often. */
+/** Milliseconds after which a mailbox expires that nobody writes to; `putOffMs`: the interval of extensions. */
 export const mailboxMs = 60_000
 const putOffMs = 15_000
 /**
- * A server that refuses envelopes for want of memory and the like has so long, the time without a connection not
- * counted; then they are lost, and links break.
+ * Milliseconds for which envelopes are retried that a server refuses for now, such as for lack of memory. Time without
+ * a connection does not count. Then they are lost, and their links break.
  */
 export const mostRefusedMs = 10_000
 
 /**
- * Milliseconds after which own envelopes that were not taken say why others are silent: long before their silence is
- * taken for their death.
+ * Milliseconds after which unaccepted envelopes explain the silence of others: long before their silence counts as
+ * their death.
  */
 const stuckMs = 500
 
-/** Envelopes sent at once. */
+/** The most envelopes that are sent at once. */
 const batchSize = 256
-/** Characters of envelopes that may wait; beyond them all are dropped, and receivers miss them. */
+/** The most characters of waiting envelopes; beyond that all are dropped, and their links break. */
 const mostWaiting = 64 * 2 ** 20
 
-/** An envelope on its way. */
+/** An envelope with its mailbox. */
 interface OutgoingEnvelope {
   readonly mailbox: string
   readonly text: string
 }
 
 /**
- * Writes envelopes into the mailboxes on the server in their order, a batch at a time. A batch that fails is sent
- * again as a whole, so that none overtakes another; the receiver drops those that came twice.
+ * Writes envelopes to their mailboxes on the server in order, one batch at a time. A failed batch is sent again as
+ * a whole, so that no envelope overtakes another; receivers drop repeated ones.
  */
 export class MailboxWriter {
   readonly #waiting: OutgoingEnvelope[] = []
-  /** Those of all that wait. */
+  /** The characters of all waiting envelopes. */
   #waitingCharacters = 0
-  /** Envelopes that are being written now. */
+  /** Envelopes that are being written. */
   #sending: readonly OutgoingEnvelope[] = []
-  /** When they were sent first; Infinity: there are none. */
+  /** When the current batch was first sent; Infinity: there is none. */
   #sentAt = Infinity
   #isPumping = false
   #isClosed = false
-  /** When the end of each mailbox was put off last. */
+  /** When each mailbox's expiry was last extended. */
   readonly #putOff = new Map<string, number>()
-  /** For how long the server has refused envelopes for now; undefined: it takes them. */
+  /** For how many milliseconds the server has been refusing envelopes; undefined: it accepts them. */
   #refusedMs: number | undefined
-  /** When it refused one last, on a connection that was not lost since. */
+  /** When it last refused one, unless the connection was lost since. */
   #refusedAt: number | undefined
-  /** Whether the refusals of now were logged. */
+  /** Whether the current refusals were logged. */
   #isTold = false
 
   constructor(private readonly connections: Connections) {
-    // A server that was restarted, or is another one, knows of no end.
+    // A restarted or another server has no expiries.
     connections.writer.on('ready', () => this.#putOff.clear())
   }
 
-  /** Whether envelopes wait until the server takes any again: it refuses them, or pauses writes, as before a failover. */
+  /** Whether the server accepts no envelopes now: it refuses them, or pauses writes, such as before a failover. */
   get isStuck(): boolean {
     const isRefused = this.#refusedMs !== undefined && this.#refusedMs < mostRefusedMs
     return isRefused || this.connections.clock.now() - this.#sentAt >= stuckMs
   }
 
-  /** Characters that are being written now. */
+  /** The characters that are being written. */
   get characters(): number {
     return this.#sending.reduce((sum, { text }) => sum + text.length, 0)
   }
@@ -85,7 +85,7 @@ export class MailboxWriter {
 
   async #pump(): Promise<void> {
     this.#isPumping = true
-    // Envelopes that come in the same turn are sent together.
+    // Envelopes that are added in the same turn of the event loop are sent together.
     await Promise.resolve()
     while (this.#waiting.length > 0 && !this.#isClosed) {
       const batch = this.#waiting.splice(0, batchSize)
@@ -107,13 +107,13 @@ export class MailboxWriter {
     }
   }
 
-  /** Writes all of them, or rejects: then all are to be written again. */
+  /** Writes a batch, or rejects: then all of it must be written again. */
   async #send(batch: readonly OutgoingEnvelope[]): Promise<void> {
     const words = new Map<string, string[]>()
     for (const { mailbox, text } of batch) {
       entryOf(words, mailbox, () => ['XADD', mailbox, '*']).push('l', text)
     }
-    // One after the other on one connection; the client sends them in one piece.
+    // In order on one connection; the client sends them together.
     const sent = [...words.values()].map(async (command) => await this.#append(command))
     for (const key of words.keys()) if (this.#isEndNear(key)) sent.push(this.#putOffEnd(key))
     this.#sending = batch
@@ -140,11 +140,11 @@ export class MailboxWriter {
       this.#isTold = true
       if (isOfOldPrimary(error)) void this.connections.renew()
       if (isTemporary(error) && this.#refusedFor() < mostRefusedMs) throw error
-      // It is lost: its link will break.
+      // The envelopes are lost, and their links will break.
     }
   }
 
-  /** For how long it refuses envelopes by now, in milliseconds. */
+  /** Notes a refusal; returns for how many milliseconds the server has been refusing envelopes. */
   #refusedFor(): number {
     const now = this.connections.clock.now()
     this.#refusedMs = (this.#refusedMs ?? 0) + (now - (this.#refusedAt ?? now))
@@ -160,7 +160,7 @@ export class MailboxWriter {
     return true
   }
 
-  /** What nobody reads, as its owner is gone, goes in the end. */
+  /** Extends a mailbox's expiry, which deletes it once its owner is gone. */
   async #putOffEnd(key: string): Promise<void> {
     try {
       await this.connections.writer.sendCommand(['PEXPIRE', key, String(mailboxMs)])

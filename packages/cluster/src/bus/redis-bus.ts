@@ -6,22 +6,22 @@ import { after, MailboxReader } from './mailbox-reader.js'
 import { mailboxMs, MailboxWriter, mostRefusedMs } from './mailbox-writer.js'
 import { isOfOldPrimary, type RedisClient as Client, unanswered } from './redis-client.js'
 
-/** Milliseconds for which a command waits for a connection that is made anew. */
+/** Milliseconds that a command waits for a connection to be renewed. */
 const anewMs = 1000
 
 /**
- * A cluster on Redis (6.2 or later) or Valkey. A mailbox is a stream: its owner reads it with one
- * blocking connection and trims what it has read; a second connection does all else. Both reconnect for
- * ever. Nothing has to survive a restart of the server.
+ * A cluster on Redis (6.2 or later) or Valkey. A mailbox is a stream: its owner reads it on one
+ * blocking connection and trims what it has read; a second connection does everything else. Both reconnect
+ * forever. No data has to survive a restart of the server.
  */
 export class RedisBus implements ClusterBus {
   readonly #prefix: string
   readonly #writer: MailboxWriter
   readonly #readers = new Map<string, MailboxReader>()
   readonly #watch: ConnectionWatch
-  /** Bytes of long answers that are on their way. */
+  /** Bytes of long answers in transit. */
   #expected = 0
-  /** Whether the connection was another one when it was asked last who lives. */
+  /** Whether the connection has changed since {@link present} was last called. */
   #isOther = true
 
   private constructor(
@@ -37,13 +37,13 @@ export class RedisBus implements ClusterBus {
   /**
    * Connects to the server.
    *
-   * @throws `cluster_unavailable` when it cannot be reached, or refuses the user
+   * @throws `cluster_unavailable` if it cannot be reached, or refuses the user
    */
   static async connect(options: RedisBusOptions): Promise<RedisBus> {
     return new RedisBus(await Connections.open(options), options)
   }
 
-  /** @internal The connection for commands, and what all keys begin with, for what is shared besides messages. */
+  /** @internal The connection for commands and the prefix of all keys, for shared data other than messages. */
   get store() {
     const { writer: client, clock } = this.connections
     return { client, prefix: this.#prefix, clock }
@@ -73,7 +73,7 @@ export class RedisBus implements ClusterBus {
   }
 
   /**
-   * @internal Sends a command whose answer is long: for its time, the server does not count as silent.
+   * @internal Sends a command with a long answer, which may delay pings without the server counting as silent.
    *
    * @param bytes of the answer
    * @throws `cluster_unavailable`
@@ -98,7 +98,7 @@ export class RedisBus implements ClusterBus {
   }
 
   /**
-   * Puts an envelope into a mailbox, and resolves when it is there.
+   * Puts an envelope into a mailbox, and resolves when the server has it.
    *
    * @throws `cluster_unavailable`
    */
@@ -140,7 +140,7 @@ export class RedisBus implements ClusterBus {
       await this.#call(['SREM', `${this.#prefix}members`, id])
       await this.#call(['DEL', this.#keyOf(id)])
       for (const key of this.#readers.keys()) {
-        // It stays for its time: one that others made anew would have none.
+        // Emptied and left to expire: if it were deleted, a late sender would make it again without an expiry.
         await this.#call(['XTRIM', key, 'MAXLEN', '0'])
         await this.#call(['PEXPIRE', key, String(mailboxMs)])
       }
@@ -166,7 +166,7 @@ export class RedisBus implements ClusterBus {
   }
 
   /**
-   * A process listens to a channel of its own, on which nothing is ever said, and its connection ends with it,
+   * Subscribes to a channel of the process's own, which is never used. Its connection ends with the process,
    * whatever kills it.
    */
   async appear(id: string): Promise<void> {
@@ -178,7 +178,7 @@ export class RedisBus implements ClusterBus {
     this.#isOther = false
     const command = ['PUBSUB', 'NUMSUB', ...ids.map((id) => this.#channelOf(id))]
     const counts = (await this.#call(command)) as (string | number)[]
-    // On another server nobody has appeared yet.
+    // Members may not have appeared on another server yet.
     if (this.#isOther) return undefined
     return new Set(ids.filter((_, index) => Number(counts[2 * index + 1]) > 0))
   }
@@ -199,11 +199,11 @@ export class RedisBus implements ClusterBus {
   }
 
   /**
-   * A server that is no primary any more refuses it and did nothing: it goes to the next one, for 10 s. So it waits a
-   * second for a connection that is made anew, as that of a process that was stopped.
+   * Sends a command. If the server refuses it because it is no longer the primary, the connection is renewed and the
+   * command retried, for up to 10 s. Without a connection, the command waits up to a second for a new one.
    *
-   * @param isTold whether such a refusal is told at once, at the start of a process: then it waits longer for a
-   *   connection, as one that had nothing to say while a model was loaded was closed
+   * @param isTold whether such a refusal is thrown at once, as at the start of a process. The command then waits longer
+   *   for a connection, as an idle one was closed while a model was loaded
    */
   async #call(
     command: readonly (string | Buffer)[],

@@ -4,23 +4,25 @@ import { ConnectionTimeoutError, createClient, ErrorReply, SocketTimeoutError } 
 /** A connection to a server. */
 export type RedisClient = ReturnType<typeof connectTo>
 
-/** How a server is reached. */
+/** The address of a server. */
 export interface RedisAddress {
   /** `redis://user:password@host:port/db`, or `rediss://` for TLS. */
   readonly url: string
-  /** The authority in PEM format that a `rediss://` server's certificate is checked with. Default: the system's. */
+  /** The certificate authority in PEM format for a `rediss://` server. Default: the system's. */
   readonly ca?: string
 }
 
 /**
- * Milliseconds without a byte in either direction after which a connection that always has something to say is lost: its
- * server's machine may be gone without a word, or there is only a proxy that takes connections.
+ * Milliseconds without a byte in either direction after which a connection with constant traffic counts as lost: the
+ * server's machine may have vanished, or only a proxy accepts connections.
  */
 export const socketLimitMs = 5000
 
 /**
+ * Makes a client, which is not connected yet.
+ *
  * @param isPatient whether commands wait for the next connection; default: they fail without one
- * @param socketTimeoutMs after which an idle socket is closed, and opened again; default 0: never
+ * @param socketTimeoutMs milliseconds after which an idle socket is closed and reopened; default 0: never
  */
 export function connectTo(
   { url, ca }: RedisAddress,
@@ -30,9 +32,9 @@ export function connectTo(
   return createClient({
     url,
     RESP: 2,
-    // Envelopes wait for the next connection in the outbox, where they keep their order.
+    // Envelopes wait for the next connection in the MailboxWriter, where they keep their order.
     disableOfflineQueue: !isPatient,
-    // By default each command arms a signal that goes off 5 s later, answered or not: half of what an envelope costs.
+    // By default each command starts a 5 s timer, even if it is answered: half of the cost of an envelope.
     commandOptions: { timeout: 0 },
     socket: {
       ...tls,
@@ -42,27 +44,27 @@ export function connectTo(
   })
 }
 
-/** Connects anew, to what the URL's name stands for now. What was under way fails, and can be sent again. */
+/** Reconnects to the server that the URL's name points to now. Commands in progress fail, and can be sent again. */
 export async function renew(client: RedisClient): Promise<void> {
-  // It reconnects by itself already: there must be no second one that does.
+  // It is reconnecting already, which must not happen twice.
   if (!client.isReady) return
   client.destroy()
-  // It tries for as long as nobody closes it.
+  // It retries until it is closed.
   await client.connect().catch(() => {})
 }
 
-/** The failure of a first connection. */
+/** The error for a first connection that failed. */
 export function unreachable(url: string, error: unknown): CllmError {
   const why = withoutSecrets(`at ${url} cannot be reached: ${reasonOf(error)}`)
   const message = `The cluster ${why}`
   return new CllmError('cluster_unavailable', message, { cause: error })
 }
 
-/** Whether the server has not answered in time, and may do so on the next connection. */
+/** Whether the server did not answer in time, and may do so on the next connection. */
 export const isTimeout = (error: unknown): boolean =>
   error instanceof ConnectionTimeoutError || error instanceof SocketTimeoutError
 
-/** The failure of a command. */
+/** The error for a command that failed. */
 export function unanswered(error: unknown): CllmError {
   const refusal = refusalOf(error)
   const message =
@@ -72,10 +74,10 @@ export function unanswered(error: unknown): CllmError {
   return new CllmError('cluster_unavailable', message, { cause: error })
 }
 
-/** Without what stands before the last @ of each URL: a password may have one, too. */
+/** Removes user and password from each URL: everything before the last @, as a password may contain one. */
 const withoutSecrets = (text: string): string => text.replaceAll(/\/\/\S*@/g, '//')
 
-/** A connection to several addresses fails with one error for each. */
+/** The message of an error; a connection to several addresses fails with one error for each. */
 function reasonOf(error: unknown): string {
   if (error instanceof AggregateError) return error.errors.map(reasonOf).join('; ')
   const refusal = refusalOf(error)
@@ -83,10 +85,10 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error)
 }
 
-/** What a server's refusals begin with that end some day, without anybody changing its settings. */
+/** The first words of refusals that end without a change of the server's settings. */
 const temporary = ['OOM', 'READONLY', 'LOADING', 'BUSY', 'MASTERDOWN', 'MISCONF', 'CLUSTERDOWN']
 
-/** What to do about a refusal, by what it says. */
+/** Hints for refusals, by a pattern of their messages. */
 const hints: readonly (readonly [about: RegExp, hint: string])[] = [
   [/^OOM/, 'it has no memory left: raise its maxmemory'],
   [/^READONLY/, 'it is a replica: the URL must name the primary'],
@@ -100,23 +102,23 @@ const hints: readonly (readonly [about: RegExp, hint: string])[] = [
   [/unknown command|syntax error/i, 'Redis 6.2 or later, or Valkey, is needed'],
 ]
 
-/** Whether the server is there, refuses a command, and may take it later. */
+/** Whether the server refuses a command for now, and may accept it later. */
 export const isTemporary = (error: unknown): boolean =>
   error instanceof ErrorReply && temporary.some((word) => error.message.startsWith(word))
 
 /**
- * Whether it is the answer of a server that is no primary any more. It stays connected: nobody but this process
- * notices that the name stands for another server now.
+ * Whether an error is from a server that is no longer the primary. Such a server does not close connections, so this
+ * process has to find out that the name points to another server now.
  */
 export function isOfOldPrimary(error: unknown): boolean {
-  // Within a script it is a part of the message.
+  // Errors within scripts contain the word in the middle of the message.
   return error instanceof Error && /(^|-)(READONLY|MASTERDOWN|UNBLOCKED)\b/.test(error.message)
 }
 
-/** What a server's refusal, or one of its certificate, means; undefined for another kind of failure. */
+/** Explains a server's refusal, or a refused certificate; undefined for other errors. */
 export function refusalOf(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined
-  // A read that waits ends so when the server becomes a primary or a replica.
+  // A blocked read ends with this error when the server becomes a primary or a replica.
   const isReply = error instanceof ErrorReply && !error.message.startsWith('UNBLOCKED')
   if (!isReply && !error.message.includes('certificate')) return undefined
   const [, hint] = hints.find(([about]) => about.test(error.message)) ?? []

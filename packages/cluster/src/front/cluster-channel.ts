@@ -8,19 +8,19 @@ import { Placing, type PlacingCounts, type PlacingParts } from './placing/placin
 import { type Sleep, sleepless } from './sleep-watch.js'
 import { WorkerCalls } from './calls/worker-calls.js'
 
-/** What a {@link ClusterChannel} is made of. */
+/** The parts of a {@link ClusterChannel}. */
 export interface ClusterChannelParts extends Omit<PlacingParts, 'members' | 'publish' | 'sleep'> {
   /** The front's name. */
   readonly front: string
-  /** Messages that the front has refused so far; default: it gets none. */
+  /** The number of messages that the front has refused; default: 0. */
   readonly refusedMessages?: () => number
-  /** Workers of the model whose version does not go with this front's; default: there are none. */
+  /** Workers of the model with another version of the cluster protocol; default: none. */
   readonly incompatible?: () => readonly IncompatibleWorker[]
-  /** Default: the front is never stopped. */
+  /** The times when the front was suspended; default: never. */
   readonly sleep?: Sleep
 }
 
-/** The workers of one model as the channel to one engine. */
+/** The workers of one model, as the channel to a single engine. */
 export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEngine, FromEngine> {
   readonly #members: Members
   readonly #placing: Placing
@@ -45,12 +45,12 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
     })
   }
 
-  /** The workers, with what they reported. */
+  /** The workers with their last reports. */
   get members(): readonly Member[] {
     return this.#members.all
   }
 
-  /** Placements and moves so far. */
+  /** The number of placements and moves so far. */
   get counts(): PlacingCounts {
     return this.#placing.counts
   }
@@ -64,20 +64,20 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
   }
 
   /**
-   * It has no end of its own, as workers come and go. Now none will come any more: all that is under way fails with
-   * `engine_unavailable`.
+   * Closes the channel, which does not end by itself, as workers come and go: no more workers will come, and all
+   * requests in progress fail with `engine_unavailable`.
    */
   end(reason: string): void {
     this.tellClosed(reason)
   }
 
-  /** What waits for a worker has its turn. */
+  /** Tries again to place waiting requests and calls. */
   retry(): void {
     this.#placing.retry()
     this.#calls.retry()
   }
 
-  /** A worker is there. */
+  /** Adds a worker. */
   join(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): void {
     const { id: worker, info } = record
     const other = this.members.find((one) => !isSameModel(one.record.info.model, info.model))
@@ -103,7 +103,7 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
       this.#isReady = true
       if (message.clients > 0) this.#placing.onClients(member.record.id)
       this.retry()
-      // A worker that has just come may take what others want to be rid of.
+      // A new worker may take the requests of workers that are migrating theirs.
       for (const { record, isMigrating } of this.#members.all) {
         if (isMigrating) this.#placing.onMigrating(record.id)
       }
@@ -121,7 +121,7 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
     if (state === 'draining' && isIdle) this.parts.logger.info(about, 'a worker has left')
     else this.parts.logger.warn(about, 'a worker is lost')
     this.#calls.onLost(id)
-    // What waited for it alone has its patience now.
+    // Requests that only this worker could take have a limited wait from now on.
     this.#placing.retry()
   }
 
@@ -131,7 +131,7 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
     this.tell({ type: 'events', events: [{ id, event: failureOf(error) }] })
   }
 
-  /** The front's end: the workers go on for others. */
+  /** Ends the front; the workers go on for others. */
   #close(call: number): void {
     this.closed = 'the front is closed'
     const error = new CllmError('shutting_down', 'The server is shutting down')
@@ -146,9 +146,9 @@ const isStep = (message: FromWorker): message is StepEvents => Array.isArray(mes
 
 /**
  * The workers of a cluster that serve one model, as one engine. Each request goes to the worker that the
- * router names. When a worker dies, drains to its end or is cut off, its requests go on at another one
- * after the last token that their clients have: no token is lost, repeated or, on a worker of the same
- * fingerprint, changed. Draining and closing end the client and no worker.
+ * router chooses. When a worker dies, ends its draining or is cut off, its requests go on at another one
+ * after the last token that their clients have: no token is lost, repeated or, on a worker with the same
+ * fingerprint, changed. Draining and closing end the client but no worker.
  */
 export class ClusterEngineClient extends RemoteEngineClient {
   /** The workers behind it. */
@@ -160,12 +160,12 @@ export class ClusterEngineClient extends RemoteEngineClient {
     this.workers = workers
   }
 
-  /** What the flight recorders of all workers have. Throws `unsupported` where they are off. */
+  /** The content of all workers' flight recorders. Throws `unsupported` if they are off. */
   async recording(): Promise<Recording> {
     return writeRecording(await this.recordingParts())
   }
 
-  /** What {@link recording} is made of: it may be put together with others. */
+  /** The parts of {@link recording}, which can be merged with others. */
   async recordingParts(): Promise<RecordingParts> {
     return (await this.forward('recordingParts', [])) as RecordingParts
   }

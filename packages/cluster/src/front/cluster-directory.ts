@@ -3,19 +3,19 @@ import { CllmError, type EngineClient, type ModelStatus } from '@cllm/core'
 import type { ClusterFront } from './cluster-front.js'
 import { noWorker, whyIncompatible } from './members.js'
 
-/** The models of a cluster, as the transports of a front see them; they come with their workers. */
+/** The models of a cluster for the transports of a front; a model appears with its first worker. */
 export class ClusterDirectory implements ClosableDirectory {
   readonly #aliases: ReadonlyMap<string, string | null>
 
   constructor(
     private readonly front: ClusterFront,
-    /** The names of models by their other names; null: of the default one. */
+    /** The names of models by their aliases; null: the default model. */
     aliases: Readonly<Record<string, string | null>> = {},
   ) {
     this.#aliases = new Map(Object.entries(aliases))
   }
 
-  /** Models whose workers are all of other versions are among them. */
+  /** The models, including those whose workers all have other versions. */
   list(): readonly string[] {
     const others = this.front.incompatible.flatMap(({ model }) => (model === '' ? [] : [model]))
     return [...new Set([...this.front.models, ...others])]
@@ -53,7 +53,7 @@ export class ClusterDirectory implements ClosableDirectory {
     }
   }
 
-  /** Why waiting for a worker is of no use. */
+  /** The error if waiting for a worker would be in vain. */
   #whyNone(name: string): CllmError | undefined {
     if (this.front.client(name).workers.members.length > 0) return undefined
     const incompatible = this.front.incompatible.filter(({ model }) => model === name)
@@ -62,7 +62,7 @@ export class ClusterDirectory implements ClosableDirectory {
     return new CllmError('cluster_unavailable', message)
   }
 
-  /** Workers keep their models. */
+  /** Has no effect: workers keep their models. */
   async unload(id: string): Promise<void> {
     this.nameOf(id)
   }

@@ -12,9 +12,9 @@ import { SleepWatch } from './sleep-watch.js'
 import { ClusterEngineClient } from './cluster-channel.js'
 import { defaultPlacingOptions, type PlacingOptions } from './placing/placing.js'
 
-/** What a front is made of; all but the bus and the id have defaults. */
+/** The parts of a front; all but the bus and the id have defaults. */
 export interface ClusterFrontParts extends Partial<Services> {
-  /** Unique in the cluster and in time. */
+  /** An id that is never used twice in the cluster. */
   readonly id: string
   readonly bus: ClusterBus
   /** Makes the router of each model. Default: `prefix-wait`. */
@@ -23,26 +23,26 @@ export interface ClusterFrontParts extends Partial<Services> {
   readonly options?: Partial<PlacingOptions>
 }
 
-/** What the envelopes that it sends itself have in place of a link. */
+/** The link's id in envelopes that a front sends to itself. */
 const echo = 'echo'
 
-/** Milliseconds between two looks at the list of members. */
+/** The interval in milliseconds at which the list of members is read. */
 const watchMs = 500
 
-/** A front of a cluster: it finds the workers and has a client for each of their models. */
+/** A front of a cluster: it finds the workers, and has a client for each of their models. */
 export class ClusterFront {
-  /** Messages that no worker of this cluster can have sent, and those of links that have ended. */
+  /** The number of messages that no worker of this cluster can have sent, or that were for ended links. */
   refusedMessages = 0
-  /** Workers that are listed and whose version does not go with this front's. */
+  /** Listed workers with another version of the cluster protocol. */
   incompatible: readonly IncompatibleWorker[] = []
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #times: LinkTimes
   readonly #clients = new Map<string, ClusterEngineClient>()
   readonly #links = new Map<string, Link<ToWorker, FromWorker>>()
-  /** The links by their workers. */
+  /** The links by worker. */
   readonly #linked = new Map<string, Link<ToWorker, FromWorker>>()
-  /** The list's records of workers that are taken for dead; undefined: not read since. */
+  /** Workers that count as dead, with their records in the list since then; undefined: not read since. */
   readonly #dead = new Map<string, string | undefined>()
   readonly #presence: PresenceWatch
   readonly #sleep: SleepWatch
@@ -62,20 +62,20 @@ export class ClusterFront {
     this.#sleep = new SleepWatch({
       clock: this.#clock,
       leastMs: this.#times.silenceMs,
-      // Workers may have given this front up meanwhile, and say so in its mailbox.
+      // Workers may have closed their links meanwhile, with messages that are still in the mailbox.
       onWake: (ms) => this.#logger.warn({ ms: Math.round(ms) }, 'this process was stopped'),
       send: (n) => parts.bus.send(own, writeEnvelope(echo, n)),
       onCaughtUp: () => this.#onCaughtUp(),
     })
   }
 
-  /** The names of the models that workers serve or served, the first one first. */
+  /** The names of the models that workers serve or have served, in order of their appearance. */
   get models(): readonly string[] {
     return [...this.#clients.keys()]
   }
 
   /**
-   * Opens the mailbox and finds the workers that are there.
+   * Opens the mailbox and finds the present workers.
    *
    * @throws `cluster_unavailable`
    */
@@ -90,7 +90,7 @@ export class ClusterFront {
     this.#sleep.start()
   }
 
-  /** The client of a model, which need not have a worker yet. */
+  /** The client of a model, which may have no worker yet. */
   client(model: string): ClusterEngineClient {
     const { id, router = () => createRouter(), random = systemRandom } = this.parts
     const make = () =>
@@ -108,7 +108,7 @@ export class ClusterFront {
     return entryOf(this.#clients, model, make)
   }
 
-  /** Ends what is under way, and the links. The bus stays open. */
+  /** Ends all requests and links. The bus stays open. */
   async close(): Promise<void> {
     this.#isClosed = true
     this.#cancelWatch()
@@ -118,10 +118,10 @@ export class ClusterFront {
     for (const link of this.#links.values()) link.close('the front is closed')
   }
 
-  /** What waited until it was read what came while this process was stopped. */
+  /** Goes on with waiting requests, after the messages from the time of a suspension have been read. */
   #onCaughtUp(): void {
     for (const client of this.#clients.values()) client.workers.retry()
-    // Workers that had given this front up are linked again at once.
+    // Workers that closed their links are linked again at once.
     this.#look().catch(() => {})
   }
 
@@ -135,9 +135,9 @@ export class ClusterFront {
     })
   }
 
-  /** Links to the workers that are new. Those that go are noticed by their links. */
+  /** Opens links to new workers. The end of a worker is noticed by its link. */
   async #look(): Promise<void> {
-    // Who dies while the answer is on its way is not in it, as it was known.
+    // Taken before the query: a worker that dies during it is missing in the answer as known, not as gone.
     const dead = [...this.#dead.keys()]
     const members = await this.parts.bus.members((id) => this.#linked.has(id))
     if (this.#isClosed) return
@@ -152,7 +152,7 @@ export class ClusterFront {
     this.#tellOf(incompatible)
   }
 
-  /** A worker stays on the list for seconds after its death: it lives once it has listed itself again. */
+  /** Whether a listed worker is dead: it stays on the list for seconds, and is alive once it lists itself again. */
   #isDead(id: string, record: string): boolean {
     if (!this.#dead.has(id)) return false
     const before = this.#dead.get(id) ?? record
@@ -161,7 +161,7 @@ export class ClusterFront {
     return true
   }
 
-  /** Workers of other versions are told of once. */
+  /** Logs each worker of another version once. */
   #tellOf(incompatible: readonly IncompatibleWorker[]): void {
     const known = new Set(this.incompatible.map(({ id }) => id))
     const fresh = incompatible.filter(({ id }) => !known.has(id))

@@ -5,28 +5,28 @@ import type { FromWorker, ToWorker, WorkerNews, WorkerRecord, WorkerState } from
 import { protocol } from '../link/envelope.js'
 import { isObject } from '../link/check-messages.js'
 
-/** A worker that this front has a link to. */
+/** A worker to which this front has a link. */
 export interface Member {
   record: WorkerRecord
   readonly link: NamedChannel<ToWorker, FromWorker>
   state: WorkerState
-  /** It drains, and wants to be rid of what it has. */
+  /** Whether it drains and wants its requests to move to other workers. */
   isMigrating: boolean
-  /** Requests on it that are of no batch, when it reported last. */
+  /** The number of its requests that do not belong to batches, as of its last report. */
   clients: number
-  /** What it reported last; undefined before the first report, until which it gets nothing. */
+  /** Its last report; undefined before the first one, until which it gets no requests. */
   report: WorkerReport | undefined
 }
 
 /** Whether a worker takes new requests. */
 export const isUp = ({ state }: Pick<Member, 'state'>): boolean => state === 'up'
 
-/** Milliseconds for which the first of several workers that come at the same time waits for the others. */
+/** Milliseconds that the first of several workers that start together waits for the others. */
 const gatheringMs = 500
 
-/** The workers of a model that a front has links to. */
+/** The workers of a model to which a front has links. */
 export class Members {
-  /** What the router sees. */
+  /** The workers as the router sees them. */
   readonly table: WorkerTable
   readonly #members = new Map<string, Member>()
   #gatheringUntil = -Infinity
@@ -74,20 +74,20 @@ export class Members {
   }
 
   /**
-   * Whether the first worker is there after a time without any, and others are about to come: it must not
-   * get all that has waited.
+   * Whether the first worker is there after a time without any, and others are about to follow: the first one must not
+   * get all waiting requests.
    */
   get isGathering(): boolean {
     if (this.clock.now() >= this.#gatheringUntil) return false
     return this.all.some(({ report }) => report === undefined)
   }
 
-  /** Those whose slots hold more tokens. */
+  /** The workers with larger slots. */
   larger(contextSize: number): Member[] {
     return this.all.filter(({ record }) => record.info.limits.contextSize > contextSize)
   }
 
-  /** What they say of themselves, and those that this front does not understand. */
+  /** The statistics of all workers, including incompatible ones. */
   get statistics(): WorkerStatistics[] {
     const own = this.all.map(({ record: { id }, state, report }) => {
       const { slots = 0, open = 0 } = report ?? {}
@@ -98,10 +98,10 @@ export class Members {
   }
 
   /**
-   * The worker that gets a call: one that is up, the least busy one.
+   * The worker that gets a call: the least busy one, preferably one that is up.
    *
-   * @param refusedContext tokens of the slots of the one that has refused it as too long; default 0: none has
-   * @throws `engine_unavailable` where there is none
+   * @param refusedContext the slot size of the worker that has refused the call as too long; default 0: none has
+   * @throws `engine_unavailable` if there is none
    */
   forCall(refusedContext = 0): Member {
     const known = this.allForCall(refusedContext)
@@ -112,9 +112,9 @@ export class Members {
   }
 
   /**
-   * The workers that get a call to all of them, whose slots hold more tokens than that.
+   * The workers that get a call to all of them: those with slots larger than `refusedContext` tokens.
    *
-   * @throws `engine_unavailable` where there is none
+   * @throws `engine_unavailable` if there are none
    */
   allForCall(refusedContext = 0): Member[] {
     const known = this.larger(refusedContext).filter(({ report }) => report !== undefined)
@@ -123,34 +123,34 @@ export class Members {
   }
 }
 
-/** The failure of what needs a worker while there is none. */
+/** The error for a request or call while there is no worker. */
 export const noWorker = (): CllmError =>
   new CllmError('engine_unavailable', 'No worker of the cluster serves this model now')
 
-/** The failure of what no envelope can carry. */
+/** The error for a request that is too large for an envelope. */
 export function requestTooLarge(): CllmError {
   const message = 'The request is too large for a message of the cluster'
   return new CllmError('body_too_large', message)
 }
 
-/** Whether two workers' models differ in precision at most: then tokens of one mean the same to the other. */
+/** Whether two workers' models differ at most in precision, so that each can continue with the other's tokens. */
 export const isSameModel = (one: ModelInfo, other: ModelInfo): boolean =>
   one.architecture === other.architecture &&
   one.parameters === other.parameters &&
   one.vocabularySize === other.vocabularySize
 
-/** A worker whose version does not go with this one's: nothing can be said to it. */
+/** A worker with another version of the cluster protocol, which gets no messages. */
 export interface IncompatibleWorker {
   readonly kind: 'incompatible'
   readonly id: string
-  /** What it speaks. */
+  /** The version of its cluster protocol. */
   readonly protocol: number
-  /** Empty where it does not say so in a way that is understood. */
+  /** The name of its model; empty if its record is not understood. */
   readonly model: string
   readonly host: string
 }
 
-/** What the list of members has of a worker; undefined for what no worker of any version has written. */
+/** Reads a worker's record in the list of members; undefined if no worker of any version can have written it. */
 export function readRecord(
   id: string,
   text: string,
@@ -174,7 +174,7 @@ export function readRecord(
   return isWhole ? (value as unknown as WorkerRecord) : undefined
 }
 
-/** What is wrong with workers of other versions, for people. */
+/** Explains to people why workers are incompatible. */
 export function whyIncompatible(workers: readonly IncompatibleWorker[]): string {
   const theirs = [...new Set(workers.map((worker) => worker.protocol))].join(', ')
   const [one] = workers

@@ -1,14 +1,14 @@
 import type { Clock } from '@cllm/core'
 import type { ClusterBus } from '../bus/cluster-bus.js'
 
-/** Milliseconds between two looks. */
+/** The interval of checks in milliseconds. */
 const lookMs = 250
-/** A worker that is missing so often in a row is gone: one whose connection broke has come back until then. */
+/** The checks in a row after which a missing worker counts as gone; a broken connection is back before. */
 const mostMissing = 2
 
 /** Notices within half a second that the process of a worker has died. */
 export class PresenceWatch {
-  /** How often each that was present is missing now, in a row. */
+  /** By worker that was present: in how many checks in a row it has been missing. */
   readonly #missing = new Map<string, number>()
   #cancel: () => void = () => {}
   #isClosed = false
@@ -17,7 +17,7 @@ export class PresenceWatch {
     private readonly bus: ClusterBus,
     private readonly clock: Clock,
     private readonly listener: {
-      /** Those whose presence is of interest. */
+      /** The ids to check. */
       readonly ids: () => readonly string[]
       readonly onGone: (id: string) => void
     },
@@ -26,7 +26,7 @@ export class PresenceWatch {
   start(): void {
     if (this.bus.present === undefined || this.#isClosed) return
     this.#cancel = this.clock.at(this.clock.now() + lookMs, () => {
-      // A bus that does not answer knows of nobody.
+      // A bus that does not answer must not make anybody count as gone.
       this.#look()
         .catch(() => this.#missing.clear())
         .finally(() => this.start())

@@ -1,6 +1,6 @@
 import { type Clock, type RequestEvent, type TenantService, entryOf } from '@cllm/core'
 
-/** Milliseconds between two messages about it. */
+/** The interval of messages in milliseconds. */
 const everyMs = 250
 
 interface Service {
@@ -9,22 +9,22 @@ interface Service {
 }
 
 /**
- * What the workers did for tenants, as their front sees it: each is told what the others did, so that an
- * order like `fair` is fair over all of them. Requests without a tenant are not counted.
+ * Counts what each worker did for tenants of this front, and tells the others, so that a policy like `fair` is fair
+ * over all workers. Requests without a tenant are not counted.
  */
 export class SharedService {
-  /** Since the last message, by worker and tenant. */
+  /** The service since the last message, by worker and tenant. */
   readonly #done = new Map<string, Map<string, Service>>()
   #isDue = false
 
-  /** @param tell tells a worker what was done elsewhere; `workers` are all of them */
+  /** @param tell sends a worker the service of the other ones; `workers`: the ids of all */
   constructor(
     private readonly clock: Clock,
     private readonly workers: () => readonly string[],
     private readonly tell: (worker: string, services: readonly TenantService[]) => void,
   ) {}
 
-  /** A worker did something for a tenant. */
+  /** Counts an event of a tenant's request at a worker. */
   onEvent(worker: string, tenant: string, event: RequestEvent): void {
     if (tenant === '' || (event.type !== 'token' && event.type !== 'end')) return
     this.#arm()
@@ -59,6 +59,6 @@ export class SharedService {
   }
 }
 
-/** What was done for a tenant, to be added to. */
+/** The sum of a tenant, which begins at zero. */
 const sumIn = (tenants: Map<string, Service>, tenant: string): Service =>
   entryOf(tenants, tenant, () => ({ promptTokens: 0, generatedTokens: 0 }))

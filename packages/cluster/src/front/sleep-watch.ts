@@ -1,34 +1,34 @@
 import type { Clock } from '@cllm/core'
 
-/** What a process knows of the times for which it did not run. */
+/** The times for which this process was suspended. */
 export interface Sleep {
-  /** Milliseconds of them so far. Deadlines that it set before are later by what came since. */
+  /** Milliseconds of suspension so far; deadlines are extended by those that have been added since they were set. */
   readonly sleptMs: number
-  /** Whether what came meanwhile is not read yet: what it knows of others is old. */
+  /** Whether messages from the time of a suspension are unread, so that its knowledge of others is out of date. */
   readonly isCatchingUp: boolean
 }
 
-/** A process that is never stopped, or does not care. */
+/** A process that is never suspended, or need not notice. */
 export const sleepless: Sleep = Object.freeze({ sleptMs: 0, isCatchingUp: false })
 
-/** What a {@link SleepWatch} is made of. */
+/** The parts of a {@link SleepWatch}. */
 export interface SleepWatchParts {
   readonly clock: Clock
-  /** What is no stop but a busy process, in milliseconds; the process catches up for as long at most. */
+  /** Milliseconds from which a late timer means a suspension and not a busy process; also the most for catching up. */
   readonly leastMs: number
-  /** Sends an envelope with this number to the own mailbox, behind all that came meanwhile. */
+  /** Sends an envelope with this number to the process's own mailbox, behind the unread ones. */
   readonly send: (echo: number) => void
-  /** It was stopped for so long. */
+  /** Called after a suspension of this many milliseconds. */
   readonly onWake: (sleptMs: number) => void
   readonly onCaughtUp: () => void
 }
 
-/** Milliseconds between two looks at the clock. */
+/** The interval at which the clock is checked, in milliseconds. */
 const lookMs = 500
 
 /**
- * Notices that this process was stopped (SIGSTOP, a suspended machine), as its own timer goes off far too late.
- * From then on it catches up, until an envelope that it has sent itself comes back.
+ * Notices that this process was suspended (SIGSTOP, a sleeping machine) by a timer that fires far too late. From
+ * then on the process catches up, until an envelope that it has sent to itself arrives.
  */
 export class SleepWatch implements Sleep {
   #sleptMs = 0
@@ -64,12 +64,12 @@ export class SleepWatch implements Sleep {
     this.#cancelCatchingUp()
   }
 
-  /** An envelope to itself came back: with the last one, all that came before is read. */
+  /** Takes an envelope to itself: with the last one, all earlier messages have been read. */
   hear(echo: number): void {
     if (echo === this.#echo) this.#caughtUp()
   }
 
-  /** Whoever asks after a stop may be ahead of the timer. */
+  /** Checks the clock; also called by readers, which may run before the timer after a suspension. */
   #look(): void {
     const { clock, leastMs, send, onWake } = this.parts
     const now = clock.now()

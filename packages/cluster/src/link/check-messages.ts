@@ -1,30 +1,30 @@
 import type { RequestEvent } from '@cllm/core'
 
-// Every envelope is checked, so these are plain comparisons. What a request or an answer has inside is the
-// engine's and the caller's business.
+// Every envelope is checked, so these are plain comparisons for speed. The content of requests and answers is checked
+// by the engine and the caller.
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** What is wrong with a message to a worker; undefined: nothing. */
+/** What is wrong with a message to a worker; undefined: it is valid. */
 export const wrongToWorker = (message: unknown): string | undefined => wrongWith(message, toWorker)
 
-/** What is wrong with a message to a front; undefined: nothing. */
+/** What is wrong with a message to a front; undefined: it is valid. */
 export const wrongFromWorker = (message: unknown): string | undefined =>
   Array.isArray(message) ? wrongWithEvents(message) : wrongWith(message, fromWorker)
 
-/** Whether a value is an object, or a list. */
+/** Whether a value is an object or a list. */
 export const isObject = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null
 
 type Check = (value: unknown) => boolean
 
-/** By the type of a message, what its fields have to be. */
+/** The checks of a message's fields, by the message's type. */
 type Checks = Readonly<Record<string, Readonly<Record<string, Check>>>>
 
 function wrongWith(message: unknown, checks: Checks): string | undefined {
   if (!isObject(message)) return 'a message is no object'
   const type = String(message['type'])
-  // Every object has a `toString`.
+  // An own property, as every object has a `toString`.
   if (!Object.hasOwn(checks, type)) return 'a message of no known type'
   const wrong = Object.entries(checks[type]!).find(([name, isRight]) => !isRight(message[name]))
   return wrong && `${type}.${wrong[0]} is not what it should be`
@@ -39,10 +39,10 @@ const isAbsentOr =
   (isRight: Check): Check =>
   (value) =>
     value === undefined || isRight(value)
-/** A figure that a worker may not have measured yet: absent then, or null. */
+/** A figure; absent or null if the worker has not measured it yet. */
 const isMeasured: Check = (value) => isNumber(value ?? 0)
 
-/** An object with these fields. */
+/** Checks for an object with these fields. */
 const has = (checks: Readonly<Record<string, Check>>): Check => {
   const fields = Object.entries(checks)
   return (value) => isObject(value) && fields.every(([name, isRight]) => isRight(value[name]))
@@ -91,7 +91,7 @@ const fromWorker: Checks = {
 
 const eventTypes: ReadonlySet<unknown> = new Set(['start', 'progress', 'token', 'end', 'error'])
 
-/** What is wrong with a list that is to be {@link StepEvents}; undefined: nothing. */
+/** What is wrong with a list of {@link StepEvents}; undefined: it is valid. */
 function wrongWithEvents(events: readonly unknown[]): string | undefined {
   for (let index = 0; index < events.length;) {
     if (typeof events[index++] !== 'number') return `events: no placement at ${index - 1}`

@@ -2,29 +2,29 @@ import { attempt } from '@cllm/core'
 import type { WorkerOrder } from '../messages.js'
 
 /**
- * The number of what fronts and workers say to each other. Processes with another one do not work together: it
- * goes up with every change that an older one would misread.
+ * The version of the protocol between fronts and workers. Processes of different versions do not work together. It
+ * is raised with every change that an older process would misread.
  */
 export const protocol = 3
 
-/** Characters of an envelope at most; longer ones are not read, and not sent. */
+/** The most characters of an envelope; longer ones are neither read nor sent. */
 export const mostCharacters = 64 * 2 ** 20
 
 /** An envelope of a link. */
 export interface Envelope<Message = unknown> {
   readonly link: string
-  /** The number of the message on it, from 1, for each direction; 0: the other side has closed it. */
+  /** The number of the message, counted from 1 for each direction; 0: the sender has closed the link. */
   readonly number: number
-  /** Absent: a sign of life. */
+  /** Absent in a heartbeat. */
   readonly message?: Message | undefined
 }
 
-/** An envelope that no process of this cluster and protocol has written. */
+/** Why an envelope is refused: no process of this cluster and protocol can have written it. */
 export interface RefusedEnvelope {
   readonly refused: string
 }
 
-/** Says what is wrong with a message; undefined: nothing. */
+/** Says what is wrong with a message; undefined: it is valid. */
 export type CheckMessage = (message: unknown) => string | undefined
 
 /** An envelope of a link as text: `[protocol, link, number, message]`. */
@@ -34,11 +34,11 @@ export function writeEnvelope(link: string, number: number, message?: unknown): 
   )
 }
 
-/** An envelope to a worker that belongs to no link, as text. */
+/** An order to a worker as the text of an envelope without a link. */
 export const writeOrder = ({ order, migrate = false }: WorkerOrder): string =>
   JSON.stringify([protocol, { order, migrate }])
 
-/** Reads what a mailbox holds: anybody who can use the server may have written it. */
+/** Reads a text from a mailbox, which anybody who can use the server may have written. */
 export function readEnvelope<Message>(
   text: string,
   check: CheckMessage = () => undefined,

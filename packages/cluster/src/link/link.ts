@@ -2,44 +2,44 @@ import type { Channel } from '@cllm/host'
 import { type Clock, attempt } from '@cllm/core'
 import { type Envelope, mostCharacters, writeEnvelope } from './envelope.js'
 
-/** A channel between a front and a worker, with a name that no other one of the two has. */
+/** A channel between a front and a worker, with an id that is unique among the channels of the two. */
 export interface NamedChannel<Out, In> extends Channel<Out, In> {
   readonly id: string
-  /** False: it is too large, and was not sent. */
+  /** Sends a message; false: it is too large, and was not sent. */
   send(message: Out): boolean
-  /** Closes it on both sides. */
+  /** Closes the channel on both sides. */
   close(reason: string): void
 }
 
 /** Times of a link, in milliseconds. */
 export interface LinkTimes {
-  /** Without a message for so long, a sign of life is sent. Default 500. */
+  /** The interval of heartbeats, which are sent if there are no other messages. Default 500. */
   readonly heartbeatMs: number
-  /** Without any from the other side for so long, it is taken for dead. Default 2,000. */
+  /** The silence after which the other side counts as dead. Default 2,000. */
   readonly silenceMs: number
 }
 
 /** The defaults of {@link LinkTimes}. */
 export const defaultLinkTimes: LinkTimes = Object.freeze({ heartbeatMs: 500, silenceMs: 2000 })
 
-/** What a link is made of. */
+/** The parts of a {@link Link}. */
 export interface LinkParts {
   readonly id: string
   readonly clock: Clock
   readonly times: LinkTimes
   /** Sends an envelope to the other side. */
   readonly send: (envelope: string) => void
-  /** Whether the bus answers: while it does not, the other side may be silent. */
+  /** Whether the bus answers: while it does not, silence of the other side does not count. */
   readonly isReachable: () => boolean
-  /** It is closed, by either side or as the other one is silent: no envelope is for it any more. */
+  /** Called when the link is closed, by either side or for the other one's silence; no more envelopes are for it. */
   readonly onEnd?: (isSilent: boolean) => void
 }
 
-/** What is the same at the ends of all links: whom they tell, and whether they are closed. */
+/** The common part of all channels' ends: the listeners, and whether it is closed. */
 export abstract class LinkEnd<In> {
-  /** Why; undefined while it is open. */
+  /** The reason why it was closed; undefined while it is open. */
   protected closed: string | undefined
-  /** Hands a message to the listener. */
+  /** Calls the listener with a message. */
   protected tell: (message: In) => void = () => {}
   #onClose: (reason: string) => void = () => {}
 
@@ -48,13 +48,13 @@ export abstract class LinkEnd<In> {
     this.tell = listener
   }
 
-  /** Sets the listener of the end, and tells it at once if that has come. */
+  /** Sets the listener of the end, and calls it at once if the channel is already closed. */
   onClose(listener: (reason: string) => void): void {
     this.#onClose = listener
     if (this.closed !== undefined) listener(this.closed)
   }
 
-  /** It is closed from now on. */
+  /** Marks it as closed, and calls the listener. */
   protected tellClosed(reason: string): void {
     this.closed = reason
     this.#onClose(reason)
@@ -63,7 +63,7 @@ export abstract class LinkEnd<In> {
 
 /**
  * A channel between a front and a worker over a bus that may lose, repeat or swap envelopes: each message is
- * handed over once and in order, or the channel closes. Both ends notice when the other one is silent.
+ * delivered once and in order, or the channel closes. Both ends notice when the other one is silent.
  */
 export class Link<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> {
   #sent = 0
@@ -86,7 +86,7 @@ export class Link<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> 
     return this.closed !== undefined || this.#sendEnvelope(message)
   }
 
-  /** An envelope of this link came. */
+  /** Takes an envelope of this link. */
   receive({ number, message }: Envelope<In>): void {
     if (this.closed !== undefined || (number !== 0 && number <= this.#received)) return
     this.#heardAt = this.parts.clock.now()
@@ -97,9 +97,9 @@ export class Link<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> 
   }
 
   /**
-   * Closes it on both sides.
+   * Closes the link on both sides.
    *
-   * @param isSilent - whether the other side is taken for dead; default false
+   * @param isSilent - whether the other side counts as dead; default false
    */
   close(reason: string, isSilent = false): void {
     if (this.closed !== undefined) return
@@ -115,7 +115,7 @@ export class Link<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> 
   }
 
   #sendEnvelope(message?: Out): boolean {
-    // None: it is nested too deep, or longer than texts may be.
+    // Undefined if the message is nested too deep, or its text would be too long.
     const envelope = attempt(() => writeEnvelope(this.id, this.#sent + 1, message))
     if (envelope === undefined || envelope.length > mostCharacters) return false
     this.#sent++

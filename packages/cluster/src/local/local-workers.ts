@@ -10,36 +10,35 @@ import { LinkEnd, type NamedChannel } from '../link/link.js'
 
 /** One of several engines of a model on this machine. */
 export interface LocalWorker {
-  /** Unique among them. */
+  /** An id that is unique among them. */
   readonly id: string
   readonly client: EngineClient
   readonly info: EngineInfo
-  /** Resolves with the reason when it is gone and will not be started again. */
+  /** Resolves with the reason when it has ended and will not be started again. */
   readonly gone: Promise<string>
   /** Calls back when its engine dies and is started again (false), and when it is back (true). */
   readonly onUp: (listener: (isUp: boolean) => void) => void
 }
 
-/** What chooses among them; all has defaults. */
+/** Options of {@link joinLocalWorkers}; all have defaults. */
 export interface LocalWorkersOptions extends Partial<Services> {
-  /** Default: `prefix-wait`. */
+  /** Chooses the engine of a request. Default: `prefix-wait`. */
   readonly router?: RouterPolicy
 }
 
 /** Several engines as one. */
 export interface LocalWorkers {
   readonly client: ClusterEngineClient
-  /** Resolves with the reason when the last one is gone. */
+  /** Resolves with the first one's reason when all have ended. */
   readonly gone: Promise<string>
 }
 
 const front = 'local'
 
 /**
- * Several engines of one model on this machine as one engine, behind the router of a cluster and without a
- * server in between. When one dies, the requests that have a token of it go on at another one at once, and
- * the others on the same one when it is back: no token is lost, repeated or changed. Closing the client
- * closes no engine.
+ * Joins several engines of one model on this machine into one engine, with the router of a cluster but without a
+ * Redis server. When one dies, the requests with a token from it go on at another one at once, and the others at the
+ * same one when it is back: no token is lost, repeated or changed. Closing the client closes no engine.
  */
 export function joinLocalWorkers(
   workers: readonly LocalWorker[],
@@ -53,7 +52,7 @@ export function joinLocalWorkers(
     clock,
     random,
     logger,
-    // Each of them is started again for as long as that makes sense.
+    // Requests wait without a limit, as each engine is started again for as long as that makes sense.
     options: { ...defaultPlacingOptions, patienceMs: Infinity },
   })
   const all = workers.reduce((sum, { info }) => sum + info.limits.slots, 0)
@@ -77,7 +76,7 @@ export function joinLocalWorkers(
   return { client, gone }
 }
 
-/** All of them are told with the slots of all together, as what clients see is one engine. */
+/** The record of a worker, with the slots and KV tokens of all workers together, as clients see a single engine. */
 function recordOf({ id, info }: LocalWorker, slots: number, workers: number): WorkerRecord {
   const { kvTokens } = info.limits
   const pools = defined({ kvTokens: kvTokens && kvTokens * workers })
@@ -105,7 +104,7 @@ class DirectLink<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> {
 
   send(message: Out): boolean {
     const { other } = this
-    // Not at once: who sends may be in the middle of a change.
+    // Not synchronously, as the sender may be in the middle of a change.
     queueMicrotask(() => {
       if (other?.closed === undefined) other?.tell(message)
     })
@@ -117,13 +116,13 @@ class DirectLink<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> {
     this.other?.end('the other side closed it')
   }
 
-  /** It is closed. */
+  /** Closes this end. */
   end(reason: string): void {
     if (this.closed === undefined) this.tellClosed(reason)
   }
 }
 
-/** The two ends of a channel within a process, for a front and a worker of the same one. */
+/** The two ends of a channel within a process, for a front and a worker in it. */
 export function directLinks<Out, In>(
   id: string,
 ): readonly [NamedChannel<Out, In>, NamedChannel<In, Out>] {

@@ -4,41 +4,41 @@ import type { createNodeRedisClient as CreateConnection, Queue, Worker } from 'b
 import type { RedisBus } from '../bus/redis-bus.js'
 import { isOfOldPrimary, unanswered } from '../bus/redis-client.js'
 
-/** Something that one of several processes does. */
+/** A job that one of several processes does. */
 export interface Job<Data> {
-  /** While there is one with this id, another one is not added. */
+  /** While the queue has a job with this id, no other one is added. */
   readonly id: string
   readonly data: Data
-  /** Milliseconds before which nobody does it. Default: at once. */
+  /** Milliseconds that it waits at least. Default: 0. */
   readonly delayMs?: number
 }
 
 /**
- * Does a job; the signal fires when the queue is closed. What throws is done again, and so is what returns
- * milliseconds, after so long: another job has its place meanwhile.
+ * Does a job; the signal fires when the queue is closed. A job that throws is retried. A job that returns
+ * milliseconds is retried after this time, and gives its place to another one meanwhile.
  */
 export type DoJob<Data> = (job: Job<Data>, signal: AbortSignal) => Promise<number | undefined>
 
 type Connection = ReturnType<typeof CreateConnection>
 
-/** Without a sign of life for so long, the process that does a job is taken for dead. */
+/** Milliseconds without a heartbeat after which the process that does a job counts as dead. */
 const lockMs = 5000
-/** A job is done again after a failure, or the death of its process, so often. */
+/** How often a job is retried after a failure or the death of its process; in effect without a limit. */
 const mostTries = 1_000_000
 const retryMs = 1000
-/** Milliseconds until a server that is no primary any more is left. */
+/** Milliseconds before the queue reconnects when its server is no longer the primary. */
 const moveMs = 200
-/** Longer than the queue ever waits for a job in one command. */
+/** The time limit of the socket, which is longer than the queue ever waits for a job in one command. */
 const socketTimeoutMs = 20_000
 
 /**
- * Jobs on the cluster's server (BullMQ), which live as long as its data do. Each is done at least once: by
- * another process, where the first one dies.
+ * A queue of jobs on the cluster's server (BullMQ), which lasts as long as the server's data. Each job is done at
+ * least once: if its process dies, by another one.
  */
 export class JobQueue<Data> {
   #queue!: Queue
   #connection!: Connection
-  /** The worker's own, which it waits for jobs on. */
+  /** The worker's own connection, on which it waits for jobs. */
   #waiting: Connection | undefined
   #worker: Worker | undefined
   #start: () => Promise<void> = async () => {}
@@ -53,7 +53,7 @@ export class JobQueue<Data> {
   /**
    * Opens a queue.
    *
-   * @param name what its keys have after the cluster's prefix
+   * @param name the part of its keys behind the cluster's prefix
    * @throws `cluster_unavailable`
    */
   static async open<Data>(bus: RedisBus, name: string, logger: Logger): Promise<JobQueue<Data>> {
@@ -65,12 +65,12 @@ export class JobQueue<Data> {
   }
 
   /**
-   * Adds jobs; of those that are there already, none.
+   * Adds jobs, unless the queue already has them.
    *
    * @throws `cluster_unavailable`
    */
   async add(jobs: readonly Job<Data>[]): Promise<void> {
-    // Not in one transaction: that would fail on a server that has lost its scripts, as each restart does.
+    // Not in a transaction, which would fail on a server that has lost its scripts in a restart.
     const added = jobs.map(async ({ id, data, delayMs = 0 }) => {
       const job = await this.#queue.add(this.name, data, {
         jobId: id,
@@ -80,7 +80,7 @@ export class JobQueue<Data> {
         removeOnComplete: true,
         removeOnFail: true,
       })
-      // So BullMQ says that the connection is closed.
+      // A job without an id is BullMQ's sign that the connection is closed.
       if (!job.id) throw new ClientClosedError()
     })
     await Promise.all(added).catch((error: Error) => {
@@ -89,12 +89,12 @@ export class JobQueue<Data> {
     })
   }
 
-  /** Removes a job that nobody does now, if there is one. */
+  /** Removes a job unless it is running. */
   async remove(id: string): Promise<void> {
     await this.#queue.remove(id)
   }
 
-  /** Does jobs in this process, this many at a time. */
+  /** Does jobs in this process, up to `concurrency` at a time. */
   async process(concurrency: number, run: DoJob<Data>): Promise<void> {
     const { bus, logger } = this.parts
     const { signal } = this.#closing
@@ -125,7 +125,7 @@ export class JobQueue<Data> {
     this.#start().catch(async () => await this.#move())
   }
 
-  /** What is done here is left to others. */
+  /** Closes the queue; its running jobs are left to other processes. */
   async close(): Promise<void> {
     this.#closing.abort()
     await this.#disconnect()
@@ -133,10 +133,10 @@ export class JobQueue<Data> {
 
   async #connect(): Promise<void> {
     const { bus } = this.parts
-    // Servers without jobs need not load it.
+    // Loaded on demand, as servers without jobs do not need it.
     const { createNodeRedisClient, Queue } = await import('bullmq')
     const connection = createNodeRedisClient(await bus.another({ socketTimeoutMs }))
-    // Without a listener, what is said between two owners of it would end the process.
+    // Without a listener, an error while the connection changes owners would end the process.
     const heard = (one: Connection) => one.on('error', (error: Error) => this.#onError(error))
     const copy = connection.duplicate.bind(connection)
     connection.duplicate = (...given) => (this.#waiting = heard(copy(...given)))
@@ -145,18 +145,18 @@ export class JobQueue<Data> {
     this.#queue = new Queue(this.name, options)
     this.#queue.on('error', (error) => this.#onError(error))
     try {
-      // A queue or worker whose first command has failed can never be used.
+      // A queue or worker whose first command failed can never be used.
       await this.#queue.waitUntilReady()
       await this.#start()
     } catch (error) {
-      // An open connection would keep a process from ending that cannot start without the queue.
+      // A process that cannot start without the queue could not end with an open connection.
       await this.#disconnect()
       throw error
     }
   }
 
   async #disconnect(): Promise<void> {
-    // A worker that has lost it, and waits for it, would connect it again after its own end.
+    // A worker that waits for its lost connection would reconnect it after its own end.
     if (this.#waiting !== undefined) this.#waiting.connect = async () => {}
     await this.#worker?.close(true)
     await this.#queue.close()
@@ -169,8 +169,8 @@ export class JobQueue<Data> {
   }
 
   /**
-   * To the server that the name stands for now: all anew, as a worker has a connection that nobody else can reach. What
-   * is done here is done again by whoever takes it.
+   * Moves to the server that the name points to now. Everything is made anew, as a worker's own connection cannot be
+   * reached from outside. Running jobs are repeated by the process that gets them.
    */
   async #move(): Promise<void> {
     const { signal } = this.#closing
@@ -191,5 +191,5 @@ export class JobQueue<Data> {
   }
 }
 
-/** BullMQ puts a colon behind it. */
+/** The cluster's prefix without the colon, which BullMQ adds. */
 const prefixOf = (bus: RedisBus): string => bus.store.prefix.replace(/:$/, '')

@@ -2,18 +2,18 @@ import { within } from '@cllm/core'
 import { RateLimiterMemory, RateLimiterRedis } from 'rate-limiter-flexible'
 import type { RedisBus } from '../bus/redis-bus.js'
 
-/** Counts what keys use in windows, over all fronts, as all limiters of rate-limiter-flexible do. */
+/** Counts the usage of keys in windows, across all fronts, with the interface of rate-limiter-flexible's limiters. */
 export type SharedCounter = Pick<RateLimiterRedis, 'get' | 'penalty'>
 
-/** A server that has not answered after this many milliseconds is counted without. */
+/** Milliseconds after which a front counts for itself if the server does not answer. */
 const patienceMs = 1000
 
 /**
- * A counter on the cluster's server. While that does not answer, each front counts for itself: no request waits for
- * longer than a second.
+ * A counter on the cluster's server. While that does not answer, each front counts for itself, so that no request waits
+ * for longer than a second.
  *
- * @param unit a name for what is counted
- * @param windowSeconds from the first point on
+ * @param unit the name of the counted unit
+ * @param windowSeconds the length of a window, which begins with the first point
  */
 export function sharedCounter(bus: RedisBus, unit: string, windowSeconds: number): SharedCounter {
   const { client, prefix, clock } = bus.store

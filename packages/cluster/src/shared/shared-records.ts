@@ -1,18 +1,18 @@
 import type { RedisBus } from '../bus/redis-bus.js'
 import { randomBytes } from 'node:crypto'
 
-/** Puts a record in place of another one, if that is still there. */
+/** Replaces a record unless it has changed. */
 const replace = `if redis.call('hget', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 redis.call('hset', KEYS[1], ARGV[1], ARGV[3])
 return 1`
 
-/** Records as JSON on the cluster's server, by their ids. All methods throw `cluster_unavailable`. */
+/** Records as JSON on the cluster's server, by id. All methods throw `cluster_unavailable`. */
 export class SharedRecords<T extends object> {
   readonly #key: string
 
   /**
-   * @param name what they are, such as `batch:files`
-   * @param isWhole whether JSON of the server, which other versions write, too, is a record; default: unless it is null
+   * @param name the kind of the records, such as `batch:files`
+   * @param isWhole checks JSON from the server, which other versions may have written; default: it is not null
    */
   constructor(
     private readonly bus: RedisBus,
@@ -28,7 +28,7 @@ export class SharedRecords<T extends object> {
     return text === null ? undefined : this.#read(text)
   }
 
-  /** All records that can be read, in no order; each that is damaged is told. */
+  /** All records that can be read, in any order; `onDamaged` gets an error for each damaged one. */
   async list(onDamaged: (error: Error) => void = () => {}): Promise<T[]> {
     const texts = (await this.bus.command('HVALS', this.#key)) as string[]
     return texts.flatMap((text) => {
@@ -41,13 +41,13 @@ export class SharedRecords<T extends object> {
     })
   }
 
-  /** Stores a record, in place of what was. */
+  /** Stores a record, in place of an earlier one. */
   async put(id: string, record: T): Promise<void> {
     await this.bus.command('HSET', this.#key, id, JSON.stringify(record))
   }
 
   /**
-   * Changes a record; what others change meanwhile is not lost. Returns it as it is now: unchanged where
+   * Changes a record without losing concurrent changes of others. Returns the record afterwards, which is unchanged if
    * `change` returns undefined.
    */
   async update(id: string, change: (record: T) => T | undefined): Promise<T | undefined> {
@@ -62,7 +62,7 @@ export class SharedRecords<T extends object> {
     }
   }
 
-  /** A record as {@link SharedBlobs.write} stores it together with bytes. */
+  /** A record in the form in which {@link SharedBlobs.write} stores it together with bytes. */
   toWrite(id: string, record: T): RecordToWrite {
     return { key: this.#key, id, text: JSON.stringify(record) }
   }
@@ -85,27 +85,27 @@ export class SharedRecords<T extends object> {
 
 /** A record that is stored together with bytes, from {@link SharedRecords.toWrite}. */
 export interface RecordToWrite {
-  /** Of all records of its kind. */
+  /** The key of all records of its kind. */
   readonly key: string
   readonly id: string
   /** The record as JSON. */
   readonly text: string
 }
 
-/** What else happens at the moment when bytes are stored; one of both at most. */
+/** What else happens at the moment when bytes are stored; at most one of the two. */
 export interface WriteOptions {
-  /** There from then on. */
+  /** A record to store together with the bytes. */
   readonly record?: RecordToWrite
-  /** A key that must exist then: otherwise nothing is stored. */
+  /** A key that must exist at that moment; otherwise nothing is stored. */
   readonly ifExists?: string
 }
 
-/** Bytes that are sent or fetched at a time. */
+/** The size of the pieces in which bytes are sent and fetched. */
 const pieceBytes = 256 * 1024
-/** Seconds after which what was begun and never finished goes. */
+/** Seconds after which unfinished bytes expire. */
 const unfinishedSeconds = 3600
 
-/** Puts finished bytes in their place, if a failover has lost none: with a record, or only where a key is still there. */
+/** Moves finished bytes to their key, if no failover has lost any: with a record, or only if another key exists. */
 const finish = `local bytes = redis.call('strlen', KEYS[1])
 if bytes ~= tonumber(ARGV[1]) then
   redis.call('del', KEYS[1])
@@ -121,11 +121,11 @@ redis.call('rename', KEYS[1], KEYS[2])
 redis.call('persist', KEYS[2])
 return 1`
 
-/** Bytes on the cluster's server, by their ids; at most 512 MB each. All methods throw `cluster_unavailable`. */
+/** Bytes on the cluster's server, by id; at most 512 MB each. All methods throw `cluster_unavailable`. */
 export class SharedBlobs {
   readonly #prefix: string
 
-  /** @param name what they are, such as `batch:content` */
+  /** @param name the kind of the bytes, such as `batch:content` */
   constructor(
     private readonly bus: RedisBus,
     name: string,
@@ -134,9 +134,9 @@ export class SharedBlobs {
   }
 
   /**
-   * Stores bytes: whole, or not at all.
+   * Stores bytes, all or none.
    *
-   * @returns false where the key of `ifExists` is not there
+   * @returns false if the key of `ifExists` does not exist
    */
   async write(
     id: string,
@@ -161,13 +161,13 @@ export class SharedBlobs {
     return (await this.bus.command('EVAL', ...words)) === 1
   }
 
-  /** Bytes from a place to another one, that one left out. */
+  /** The bytes from `from` up to but excluding `to`. */
   async slice(id: string, from: number, to: number): Promise<Buffer> {
     const words = ['GETRANGE', this.#prefix + id, String(from), String(to - 1)]
     return await this.bus.bytes(...words)
   }
 
-  /** All of them, a piece at a time. */
+  /** All bytes, in pieces. */
   async *read(id: string): AsyncGenerator<Buffer, undefined, undefined> {
     for (let at = 0; ; at += pieceBytes) {
       const piece = await this.slice(id, at, at + pieceBytes)
@@ -176,31 +176,31 @@ export class SharedBlobs {
     }
   }
 
-  /** Their number. */
+  /** The number of bytes. */
   async size(id: string): Promise<number> {
     return Number(await this.bus.command('STRLEN', this.#prefix + id))
   }
 
-  /** Removes them, if they are there. */
+  /** Removes the bytes, if they exist. */
   async remove(id: string): Promise<void> {
     await this.bus.command('DEL', this.#prefix + id)
   }
 }
 
-/** How a result is counted. */
+/** The kinds by which results are counted. */
 export type ResultKind = 'completed' | 'failed'
 
-/** What is there of a number of results. */
+/** The number of expected results, and of those that have arrived. */
 export interface ResultCounts {
   readonly total: number
   readonly completed: number
   readonly failed: number
 }
 
-/** Whether a result was taken: the last one makes them `whole`; `closed`: nobody wants any. */
+/** The results after one was added: `whole` after the last one; `closed`: no more are taken. */
 export type Added = 'open' | 'whole' | 'closed'
 
-/** Bytes of results that are read at a time, more only where one result is longer. */
+/** The most bytes of results that are read at once, unless a single result is longer. */
 const bytesAtOnce = 2 ** 20
 
 const openOnce = `if redis.call('exists', KEYS[1]) == 0 then
@@ -217,13 +217,13 @@ if done[1] + done[2] >= tonumber(total) then return 'whole' end
 return 'open'`
 
 /**
- * Results of numbered pieces of work on the cluster's server, one for each number whoever computes it and
- * how often. All methods throw `cluster_unavailable`.
+ * Results of numbered pieces of work on the cluster's server. Each number keeps its first result, even if several
+ * processes compute it. All methods throw `cluster_unavailable`.
  */
 export class SharedResults {
   readonly #prefix: string
 
-  /** @param name what they are, such as `batch:results` */
+  /** @param name the kind of the results, such as `batch:results` */
   constructor(
     private readonly bus: RedisBus,
     name: string,
@@ -231,23 +231,23 @@ export class SharedResults {
     this.#prefix = `${bus.store.prefix}${name}:`
   }
 
-  /** The key on the server, for conditions. */
+  /** The key on the server, for {@link WriteOptions.ifExists}. */
   keyOf(id: string): string {
     return this.#prefix + id
   }
 
-  /** Begins to take results, this many; done twice, it changes nothing. */
+  /** Begins to take `total` results; a second call has no effect. */
   async open(id: string, total: number): Promise<void> {
     await this.bus.command('EVAL', openOnce, '1', this.keyOf(id), String(total))
   }
 
-  /** Adds a result, unless its number has one. */
+  /** Adds a result, unless its number already has one. */
   async add(id: string, number: number, kind: ResultKind, text: string): Promise<Added> {
     const words = [addOnce, '1', this.keyOf(id), String(number), kind, text]
     return (await this.bus.command('EVAL', ...words)) as Added
   }
 
-  /** What adding would say now. */
+  /** The result that {@link add} would have now. */
   async state(id: string): Promise<Added> {
     const words = [addOnce, '1', this.keyOf(id), '', '', '']
     return (await this.bus.command('EVAL', ...words)) as Added
@@ -258,7 +258,7 @@ export class SharedResults {
     return (await this.bus.command('HEXISTS', this.keyOf(id), String(number))) === 1
   }
 
-  /** How many there are; undefined before they are opened and after they are removed. */
+  /** The number of results; undefined before `open` and after `remove`. */
   async counts(id: string): Promise<ResultCounts | undefined> {
     const words = ['HMGET', this.keyOf(id), 'total', 'completed', 'failed']
     const [total, completed, failed] = (await this.bus.command(...words)) as (string | null)[]
@@ -267,8 +267,8 @@ export class SharedResults {
   }
 
   /**
-   * The results of these numbers in their order, some at a time: nothing else comes through the connection
-   * meanwhile. Undefined for one that has none.
+   * The results of these numbers in order, undefined for a number without one. They are read in parts, as nothing else
+   * comes through the connection while one is read.
    */
   async *read(id: string, numbers: readonly number[]) {
     const lengths = await Promise.all(
@@ -285,7 +285,7 @@ export class SharedResults {
     if (from < numbers.length) yield await this.#texts(id, numbers.slice(from), bytes)
   }
 
-  /** Removes the results; none are taken any more. */
+  /** Removes the results, and takes no more. */
   async remove(id: string): Promise<void> {
     await this.bus.command('DEL', this.keyOf(id))
   }

@@ -5,17 +5,17 @@ import type { RedisBus } from '../bus/redis-bus.js'
 
 /** Options of {@link RedisStates}. */
 export interface RedisStatesOptions {
-  /** Most bytes of all states. */
+  /** The most bytes of all states. */
   readonly limitBytes: number
-  /** A state that nobody used for this long is removed. */
+  /** Milliseconds after which an unused state is removed. */
   readonly maxAgeMs: number
-  /** What they are encrypted with; those of another key are ignored. Default: they are not. */
+  /** The key that encrypts them; states of another key are ignored. Default: they are not encrypted. */
   readonly key?: string
 }
 
 /**
- * The times of use, by the server's clock, as those of fronts differ, and the bytes of each state and, under no name, of
- * all; a state is a key of its own.
+ * The beginning of all scripts. `used` has the times of use by the server's clock, as the clocks of fronts differ;
+ * `bytes` the size of each state, and of all under an empty name. Each state has a key of its own.
  */
 const removing = `local used, bytes, prefix, name = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local time = redis.call('time')
@@ -28,7 +28,7 @@ local function remove(one)
 end
 `
 
-/** Puts a state in its place, unless that is another version's, and removes what is too old or too much with it. */
+/** Stores a state, unless another version was to be replaced, and removes states that are too old or too many. */
 const writing = `${removing}
 local data, version, instead, age, limit = unpack(ARGV, 3)
 if instead ~= '' and redis.call('hget', prefix .. name, 'version') ~= instead then return 0 end
@@ -54,12 +54,12 @@ if redis.call('exists', prefix .. name) == 1 then
   redis.call('zadd', used, now, name)
 end`
 
-/** States on the cluster's server, as a folder has them, for all its fronts. Who reads the server reads their sizes. */
+/** States on the cluster's server, as in a folder but for all fronts. Who can read the server can see their sizes. */
 export class RedisStates implements SharedStates {
   readonly #prefix: string
   readonly #secret: Uint8Array | undefined
 
-  /** @param name what they are, such as `responses` */
+  /** @param name the kind of the states, such as `responses` */
   constructor(
     private readonly bus: RedisBus,
     name: string,

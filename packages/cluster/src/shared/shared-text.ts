@@ -1,12 +1,12 @@
 import { CllmError, type Clock, type Logger, pause } from '@cllm/core'
 import type { RedisBus } from '../bus/redis-bus.js'
 
-/** Milliseconds between two looks at the version. */
+/** The interval in milliseconds at which the version is checked. */
 const watchMs = 400
-/** Writers that come at the same time try again so often. */
+/** The most tries of a writer among concurrent ones. */
 const mostTries = 20
 
-/** A text on the cluster's server that all fronts share, such as its API keys, with a version. */
+/** A text with a version on the cluster's server, which all fronts share, such as the API keys. */
 export class SharedText {
   readonly #key: string
   readonly #versionKey: string
@@ -20,7 +20,7 @@ export class SharedText {
   }
 
   /**
-   * The text now; null where none was ever written.
+   * The current text; null if none was ever written.
    *
    * @throws `cluster_unavailable`
    */
@@ -29,9 +29,9 @@ export class SharedText {
   }
 
   /**
-   * Changes the text; writers that come at the same time do so one after the other.
+   * Changes the text; concurrent writers do so one after the other.
    *
-   * @throws `cluster_unavailable`, and what `change` throws
+   * @throws `cluster_unavailable`, and the errors of `change`
    */
   async update(change: (text: string | null) => string): Promise<void> {
     for (let tries = 0; tries < mostTries; tries++) {
@@ -44,9 +44,9 @@ export class SharedText {
   }
 
   /**
-   * Reads the text, and then calls back with each change until it is closed. While the server does not
-   * answer, and when it comes back without the text or with an older one, the last one stays, and is then
-   * written again.
+   * Reads the text, and then calls back with each change until the returned function is called. While the server
+   * does not answer, the last text stays; if the server comes back without the text or with an older one, the last
+   * text is written again.
    *
    * @throws `cluster_unavailable`
    */
@@ -58,7 +58,7 @@ export class SharedText {
       if ((await this.bus.command('GET', this.#versionKey)) === known) return
       const [version, text] = await this.#both()
       if (own !== null && countOf(version) < countOf(known)) {
-        // A server that lagged behind the one before, or is empty: what was revoked since must not be valid again.
+        // The server lagged behind the previous one, or is empty: revoked keys must not become valid again.
         logger.warn({}, 'the cluster has older keys than this front: they are written again')
         return void (await this.#replace(text, own, countOf(known) - 1))
       }
@@ -78,10 +78,10 @@ export class SharedText {
   }
 
   /**
-   * Whether it still was `before` and is `after` now.
+   * Replaces `before` by `after`; false if the text was no longer `before`.
    *
-   * @param least how often it was changed at least: one less than a version that is written again, so that who
-   *   knows a later one does the same with that
+   * @param least the least count of changes before this one: one less than that of a text that is written again, so
+   *   that a front that knows a later version writes that again in turn
    */
   async #replace(before: string | null, after: string, least = 0): Promise<boolean> {
     const script = `if (redis.call('get', KEYS[1]) or '') ~= ARGV[1] then return 0 end
@@ -95,12 +95,12 @@ return 1`
     return (await this.bus.command('EVAL', ...words)) === 1
   }
 
-  /** The version and the text, of one time: one that was taken for another's would be kept as that. */
+  /** The version and the text, read together, as a text with another one's version would be kept as that. */
   async #both(): Promise<[version: string | null, text: string | null]> {
     const both = await this.bus.command('MGET', this.#versionKey, this.#key)
     return both as [string | null, string | null]
   }
 }
 
-/** How often a text was changed, by its version. What follows tells two servers' changes apart. */
+/** The count of changes in a version. The rest of a version tells the changes of two servers apart. */
 const countOf = (version: string | null): number => Number.parseInt(version ?? '0', 10)

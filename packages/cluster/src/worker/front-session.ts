@@ -5,25 +5,25 @@ import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, StepEvents, ToWorker, WorkerNews } from '../messages.js'
 import { addEvent, forEachEvent, idThere } from '../messages.js'
 
-/** What a session tells its worker. */
+/** Listeners of a {@link FrontSession}. */
 export interface SessionListener {
-  /** A request came. */
+  /** A request has arrived. */
   readonly onPlaced: (id: string, message: ToWorker & { readonly type: 'place' }) => void
   /** An event of a request. */
   readonly onEvent: (id: string, event: RequestEvent) => void
 }
 
-/** Calls that a front answers itself: they are no business of a worker that others use, too. */
+/** Calls that a front answers itself: a worker refuses them, as other fronts use it, too. */
 const ofFront: ReadonlySet<EngineCallName> = new Set(['drain', 'close'])
 
 /**
- * One front's use of the engine: its requests and calls. The events of a step go to it as one message.
- * When its link closes, all of them are cancelled.
+ * The requests and calls of one front at the engine. The events of a step are sent as one message. When the
+ * link closes, all requests and calls are cancelled.
  */
 export class FrontSession {
   readonly #requests = new Map<number, AbortController>()
   readonly #calls: CallServer
-  /** What has not left yet of this step. */
+  /** Events of the current step that are not sent yet. */
   #events: StepEvents[number][] = []
   #isFlushing = false
 
@@ -47,12 +47,12 @@ export class FrontSession {
     link.onClose(() => this.#end())
   }
 
-  /** Requests that have not ended. */
+  /** The number of requests that have not ended. */
   get size(): number {
     return this.#requests.size
   }
 
-  /** Says how the worker is; what it counts as ended is told before. */
+  /** Sends a report, after the events of requests that it counts as ended. */
   tell(news: WorkerNews): void {
     this.#flush()
     this.link.send(news)
@@ -69,7 +69,7 @@ export class FrontSession {
       this.#requests.get(message.placement)?.abort(new CllmError('cancelled', reason))
     } else if (message.type === 'leave') this.#calls.leave(message.call)
     else if (message.type === 'call') void this.#calls.make(message)
-    // While its engine is started again, nobody hears it.
+    // Fails while the engine is started again.
     else if (message.type === 'served') this.client.noteService(message.services).catch(() => {})
   }
 
@@ -82,7 +82,7 @@ export class FrontSession {
     try {
       const events = this.client.submit({ ...request, id: own }, { signal: controller.signal })
       for await (const event of events) {
-        // Forgotten before its end is told: who hears of the end may count.
+        // Before the end is published, whose listeners may count the open requests.
         if (event.type === 'end') this.#requests.delete(placement)
         this.#publish(own, placement, event)
       }
@@ -92,9 +92,9 @@ export class FrontSession {
     }
   }
 
-  /** An engine's client hands over all events of a step in one turn of the event loop. */
+  /** Publishes an event. All events of a step arrive in one turn of the event loop, and are sent together behind it. */
   #publish(own: string, placement: number, event: RequestEvent): void {
-    // A report that this brings about comes after it.
+    // Before the listener, whose report must be sent behind the event.
     addEvent(this.#events, placement, event)
     this.listener.onEvent(own, event)
     if (this.#isFlushing) return
@@ -112,7 +112,7 @@ export class FrontSession {
     if (!this.link.send(events)) forEachEvent(events, (...one) => this.#sendOne(...one))
   }
 
-  /** What is too large for an envelope ends its request, and nothing else. */
+  /** Sends a single event; one that is too large for an envelope only ends its own request. */
   #sendOne(placement: number, event: RequestEvent): void {
     const one: StepEvents[number][] = []
     addEvent(one, placement, event)

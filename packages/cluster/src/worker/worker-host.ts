@@ -7,44 +7,44 @@ import { defaultLinkTimes, Link, type LinkTimes } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { WorkerSessions } from './worker-sessions.js'
 
-/** What a worker is made of. */
+/** The parts of a worker. */
 export interface WorkerParts {
-  /** Unique in the cluster and in time: a worker that starts again has another one. */
+  /** An id that is never used twice in the cluster: a restarted worker has another one. */
   readonly id: string
   readonly bus: ClusterBus
   readonly client: EngineClient
   readonly info: EngineInfo
-  /** See `WorkerRecord`. */
+  /** The fingerprint of `WorkerRecord`. */
   readonly fingerprint: string
   /** The machine's name, for people. */
   readonly host: string
-  /** Default: a front that is silent for 5 s is gone. */
+  /** The times of its links. Default: {@link defaultLinkTimes}, but a front counts as dead after 5 s. */
   readonly times?: Partial<LinkTimes>
   readonly clock?: Clock
   readonly logger?: Logger
 }
 
-/** Milliseconds between two listings, and for which one counts. */
+/** The interval in milliseconds at which a worker lists itself; `leaseMs`: for how long an entry lasts. */
 const listMs = 1000
 const leaseMs = 5 * listMs
-/** Links that have ended and are remembered. */
+/** The most ended links that are remembered. */
 const mostEnded = 1000
 
 /** Serves one engine to the fronts of a cluster. */
 export class WorkerHost {
-  /** Resolves when it was told to drain, by whomever. */
+  /** Resolves when it is told to drain, by this process or by an order. */
   readonly drained: Promise<void>
-  /** Messages that no front of this cluster can have sent, and those of links that have ended. */
+  /** The number of messages that no front of this cluster can have sent, or that were for ended links. */
   refusedMessages = 0
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #times: LinkTimes
   readonly #sessions: WorkerSessions
   readonly #links = new Map<string, Link<FromWorker, ToWorker>>()
-  /** Those that have ended last: what came twice must not open one again. */
+  /** The ids of the latest ended links, which a repeated envelope must not open again. */
   readonly #ended = new Set<string>()
   #cancelLease: () => void = () => {}
-  /** Whether it could not be listed when it tried last: that is told once. */
+  /** Whether the last listing failed, which is logged once. */
   #isUnlisted = false
   #onDrain: () => void = () => {}
 
@@ -58,20 +58,20 @@ export class WorkerHost {
     this.drained = new Promise((resolve) => (this.#onDrain = resolve))
   }
 
-  /** Requests on it that have not ended. */
+  /** The number of requests that have not ended. */
   get open(): number {
     return this.#sessions.open
   }
 
   /**
-   * Opens its mailbox and lists it.
+   * Opens its mailbox, and adds the worker to the list of members.
    *
-   * @throws `cluster_unavailable`, also where another worker has its id
+   * @throws `cluster_unavailable`, also if another worker has its id
    */
   async start(): Promise<void> {
     const { bus, id } = this.parts
     const mailbox = workerMailbox(id)
-    // Two that read one mailbox would both answer what is in it.
+    // Two workers on one mailbox would both answer its messages.
     if ((await bus.claim?.(id, this.#record(), leaseMs)) === false) {
       throw new CllmError('cluster_unavailable', `There is a worker with the id ${id} already`)
     }
@@ -84,8 +84,8 @@ export class WorkerHost {
   }
 
   /**
-   * Its engine is started again, or is back: meanwhile it takes no new requests, and what had begun goes on
-   * elsewhere.
+   * Notes that its engine is being started again, or is back. Meanwhile it takes no new requests, and requests
+   * with tokens go on at other workers.
    */
   setRestarting(isRestarting: boolean): void {
     this.#sessions.enter(isRestarting ? 'restarting' : 'up')
@@ -94,7 +94,7 @@ export class WorkerHost {
   /**
    * Takes no new requests; resolves when the last one has ended.
    *
-   * @param migrate whether they go on elsewhere at once, where another worker continues them exactly
+   * @param migrate whether requests go on at other workers at once, if those can continue them exactly
    */
   async drain({ migrate = false }: { readonly migrate?: boolean } = {}): Promise<void> {
     const isNew = this.#sessions.state !== 'draining'
@@ -107,7 +107,7 @@ export class WorkerHost {
     await this.#sessions.idle()
   }
 
-  /** Leaves the cluster: what is on it goes on elsewhere. The bus stays open. */
+  /** Leaves the cluster: its requests go on at other workers. The bus stays open. */
   async close(): Promise<void> {
     this.#cancelLease()
     this.#sessions.close('the worker is closed')
@@ -123,13 +123,13 @@ export class WorkerHost {
     else link.receive(envelope)
   }
 
-  /** What links that have ended still say is refused, too. */
+  /** Counts a refused message, also one for an ended link. */
   #refuse(reason: string): void {
     this.refusedMessages++
     this.#logger.debug({ reason }, 'a message is refused')
   }
 
-  /** The link of an envelope; it begins with its first one. */
+  /** The link of an envelope; a link's first envelope opens it. */
   #linkOf(envelope: Envelope<ToWorker>): Link<FromWorker, ToWorker> | undefined {
     const { link: id, number, message: hello } = envelope
     const known = this.#links.get(id)
@@ -175,7 +175,7 @@ export class WorkerHost {
     await this.parts.bus.announce(this.parts.id, this.#record(), leaseMs)
   }
 
-  /** What the list of members has of it now. */
+  /** Its current record for the list of members. */
   #record(): string {
     const { id, info, fingerprint, host } = this.parts
     const { state, load: all } = this.#sessions

@@ -4,25 +4,25 @@ import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerNews, WorkerState } from '../messages.js'
 import { FrontSession } from './front-session.js'
 
-/** What the sessions of a worker are made of. */
+/** The parts of {@link WorkerSessions}. */
 export interface SessionsParts {
   readonly client: EngineClient
-  /** Sequences that its engine holds in memory. */
+  /** The number of slots of its engine. */
   readonly slots: number
   readonly clock: Clock
   readonly logger: Logger
 }
 
-/** Least milliseconds between two reports. */
+/** The shortest interval between two reports in milliseconds. */
 const reportMs = 50
 
-/** One engine's work for any number of fronts, and what they are told of its load. */
+/** One engine's work for any number of fronts, and the reports of its load to them. */
 export class WorkerSessions {
   #state: WorkerState = 'up'
   #isMigrating = false
   readonly #sessions = new Map<string, FrontSession>()
   readonly #meter: LoadMeter
-  /** Requests of clients that have not ended. */
+  /** Unfinished requests that do not belong to batches. */
   readonly #clients = new Set<string>()
   #reportedAt = -Infinity
   #cancelReport: (() => void) | undefined
@@ -36,7 +36,7 @@ export class WorkerSessions {
     return this.#state
   }
 
-  /** Requests that have not ended. */
+  /** The number of requests that have not ended. */
   get open(): number {
     return [...this.#sessions.values()].reduce((sum, { size }) => sum + size, 0)
   }
@@ -46,14 +46,14 @@ export class WorkerSessions {
     return this.#meter.report(this.parts.clock.now())
   }
 
-  /** Tells all fronts of another state at once; a worker that drains keeps to that. */
+  /** Changes the state and reports it to all fronts at once; a worker that drains stays in that state. */
   enter(state: WorkerState): void {
     if (this.#state === state || this.#state === 'draining') return
     this.#state = state
     this.#report()
   }
 
-  /** It drains, and all fronts are to continue elsewhere what they have here. */
+  /** Drains, and asks all fronts to continue their requests at other workers. */
   migrate(): void {
     this.#state = 'draining'
     this.#isMigrating = true
@@ -67,7 +67,7 @@ export class WorkerSessions {
       onPlaced: (own, { placement, routed, request }) => {
         this.#meter.onPlaced({ ...routed, id: own }, front, placement, clock.now())
         if (!isOfBatch(request)) this.#clients.add(own)
-        // What is there of batches makes room at once.
+        // Reported at once, so that requests of batches make room.
         if (this.#clients.size === 1 && this.open > 1) this.#report()
         else this.#reportSoon()
       },
@@ -82,7 +82,7 @@ export class WorkerSessions {
     session.tell(this.#news())
   }
 
-  /** The channel of a front is closed; it may have another one by now. */
+  /** Forgets a front's closed channel; the front may have another one by now. */
   forget(front: string, channel: string): void {
     const session = this.#sessions.get(channel)
     this.#sessions.delete(channel)
@@ -92,12 +92,12 @@ export class WorkerSessions {
     this.#checkIdle()
   }
 
-  /** Resolves when nothing is under way. */
+  /** Resolves when no requests are in progress. */
   async idle(): Promise<void> {
     if (this.open > 0) await new Promise<void>((resolve) => void this.#onIdle.push(resolve))
   }
 
-  /** Closes all channels: what is under way goes on elsewhere. */
+  /** Closes all channels: requests in progress go on at other workers. */
   close(reason: string): void {
     this.#cancelReport?.()
     for (const session of this.#sessions.values()) session.close(reason)

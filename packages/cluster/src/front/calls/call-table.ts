@@ -10,42 +10,42 @@ import { idThere } from '../../messages.js'
 /** A call of a client. */
 export type CallMessage = ToEngine & { readonly type: 'call' }
 
-/** What calls are planned and answered with. */
+/** The state with which calls are planned and answered. */
 export interface CallContext {
   readonly members: Members
   readonly placing: Placing
   readonly statistics: LastStatistics
   readonly cursors: ActivityCursors
-  /** Messages that the front has refused so far. */
+  /** The number of messages that the front has refused. */
   readonly refusedMessages: () => number
 }
 
-/** Who gets a call, and what becomes of the answers. */
+/** The workers that get a call, and how their answers are merged. */
 export interface CallPlan {
   readonly to: readonly Member[]
-  /** What a worker gets; default: the call as it is. */
+  /** The message to a worker; default: the call unchanged. */
   readonly messageTo?: (member: Member) => CallMessage
-  /** The client's answer, from those of the workers by their names, in the order in which they came. */
+  /** The client's answer, from the answers of the workers by id, in the order of their arrival. */
   readonly merge: (answers: ReadonlyMap<string, unknown>) => unknown
 }
 
-/** What becomes of the calls of a name. */
+/** How calls of a name are made. */
 export interface CallKind {
   /**
-   * Throws where it cannot be made, `engine_unavailable` where there is no worker for it. One of this size has refused it
-   * as too long; 0: none has.
+   * Plans a call. Throws if it cannot be made, `engine_unavailable` if there is no worker for it. `refusedContext` is
+   * the slot size of the worker that has refused it as too long; 0: none has.
    */
   readonly plan: (message: CallMessage, context: CallContext, refusedContext: number) => CallPlan
-  /** Any worker's answer is the same: it can wait for one, and is made again where one is lost. */
+  /** Whether all workers have the same answer, so that the call can wait for any, and is retried if one is lost. */
   readonly isPatient?: boolean
-  /** Its answer names requests, by the ids that they have at the worker. */
+  /** Whether its answer contains ids of requests, which are different at the worker. */
   readonly tellsIds?: boolean
   /**
-   * The answer does without a worker that cannot give any: one whose engine stands still must not take the others out of
-   * the service. Milliseconds from the call on, after which one answer is enough; default: it needs all of them.
+   * Milliseconds after which a single worker's answer is enough, as one whose engine hangs must not make the others
+   * unavailable; failures of workers are then left out, too. Default: all must answer.
    */
   readonly partialMs?: number
-  /** A worker answered. */
+  /** Called with each worker's answer. */
   readonly onAnswer?: (worker: string, value: unknown, context: CallContext) => void
 }
 
@@ -56,7 +56,7 @@ const toOne: CallKind = {
 }
 const toAnyone: CallKind = { ...toOne, isPatient: true }
 
-/** To all workers; the answers are in their order, and lists follow each other. */
+/** A call to all workers. Their answers are in the order of the workers; lists are joined. */
 const toAll = (merge: (all: readonly unknown[], context: CallContext) => unknown): CallKind => ({
   plan(_, context) {
     const to = context.members.allForCall()
@@ -88,15 +88,15 @@ const table: Partial<Readonly<Record<EngineCallName, CallKind>>> = {
     ...toAll((_, context) => lastOfAll(context)),
     tellsIds: true,
     partialMs: 1000,
-    // At once: the worker may be lost before the others have answered.
+    // Not only in `merge`, as the worker may be lost before the others have answered.
     onAnswer: (worker, value, { statistics }) => statistics.set(worker, value as EngineStatistics),
   },
 }
 
-/** What becomes of the calls of this name: they go to one worker where the table does not say more. */
+/** How calls of this name are made; those without an entry in the table go to one worker. */
 export const kindOf = (name: EngineCallName): CallKind => table[name] ?? toOne
 
-/** The worker that has or had a request knows what happened to it, under the id that it has there. */
+/** Asks the worker that has or had a request, under the id that it has there. */
 function planExplain(call: CallMessage, { members, placing }: CallContext): CallPlan {
   const [id] = call.arguments as [string]
   const placed = placing.find(id)
@@ -118,7 +118,7 @@ function planExplain(call: CallMessage, { members, placing }: CallContext): Call
   }
 }
 
-/** Slots are counted through, in the order of the workers. */
+/** Finds the worker of a slot: slots are numbered across all workers, in their order. */
 function planSlotAction(message: CallMessage, { members }: CallContext): CallPlan {
   const [slot, ...more] = message.arguments as [number, ...unknown[]]
   let own = slot
@@ -138,7 +138,7 @@ function planSlotAction(message: CallMessage, { members }: CallContext): CallPla
   throw new CllmError('invalid_request', `There is no slot ${slot}`)
 }
 
-/** All workers together. Requests of other fronts keep the ids that their worker gave them. */
+/** The activity of all workers together. Requests of other fronts have the ids of their worker. */
 function planActivity(message: CallMessage, { members, cursors }: CallContext): CallPlan {
   const to = members.allForCall()
   const [cursor] = message.arguments as [number | undefined]
@@ -163,7 +163,7 @@ function planActivity(message: CallMessage, { members, cursors }: CallContext): 
   }
 }
 
-/** Of all workers. Those of a worker that cannot answer now are as they were, so that no counter goes back. */
+/** The last statistics of all workers, also of those that did not answer now, so that no counter decreases. */
 function lastOfAll(context: CallContext): EngineStatistics {
   const { members, placing, statistics, refusedMessages } = context
   const waits: number[] = []

@@ -1,14 +1,14 @@
 import type { ActivityFrame, EngineActivity, EngineStatistics } from '@cllm/core'
 import { sumStatistics, type Arrival, type RecordingParts, pastOf } from '@cllm/host'
 
-/** Waiting requests that are told, as of one engine. */
+/** The most waiting requests that are listed, as by a single engine. */
 const mostQueued = 32
 
 /**
- * What several engines did, as of one: their slots follow each other, and their times are by the clock of
- * the first one, whatever theirs say. What they did since the last look becomes one frame.
+ * Merges the activities of several engines as if of one: their slots are numbered on, and their times are converted
+ * to the clock of the first one. All their frames become one frame.
  *
- * @param cursor the number of that frame, and what the next look asks with
+ * @param cursor the number of that frame, and the cursor for the next query
  */
 export function mergeActivities(all: readonly EngineActivity[], cursor: number): EngineActivity {
   const [first, ...others] = all as readonly [EngineActivity, ...EngineActivity[]]
@@ -40,7 +40,7 @@ export function mergeActivities(all: readonly EngineActivity[], cursor: number):
   }
 }
 
-/** By another clock, with its slots behind those of others. */
+/** Shifts an activity's times by `ms`, and its slot numbers by `slots`. */
 function activityAt(activity: EngineActivity, ms: number, slots: number): EngineActivity {
   return {
     ...activity,
@@ -76,27 +76,27 @@ function frameOf(frames: readonly ActivityFrame[], number: number): ActivityFram
   }
 }
 
-/** The counts of each key together; the names of tenants may be any words. */
+/** The sum of the counts of each key; in a map, as tenants may have any names. */
 function sumsOf<Key>(counts: readonly (readonly [Key, number])[]): Map<Key, number> {
   const sums = new Map<Key, number>()
   for (const [key, count] of counts) sums.set(key, (sums.get(key) ?? 0) + count)
   return sums
 }
 
-/** Cursors that can be continued from; who has an older one begins anew. */
+/** The most cursors that are remembered; clients with older ones begin anew. */
 const most = 64
 
-/** How far a client has seen the activity of several engines: one number for the cursors of all of them. */
+/** One number for the cursors of several engines, up to which a client has seen their activity. */
 export class ActivityCursors {
   readonly #cursors = new Map<number, ReadonlyMap<string, number>>()
   #last = 0
 
-  /** The cursor of each engine; undefined for a number that is not known any more. */
+  /** The cursor of each engine; undefined for a forgotten number. */
   get(cursor: number | undefined): ReadonlyMap<string, number> | undefined {
     return cursor === undefined ? undefined : this.#cursors.get(cursor)
   }
 
-  /** Notes the cursor of each engine; returns the number for all of them. */
+  /** Remembers the cursor of each engine; returns the number for all of them. */
   add(cursors: ReadonlyMap<string, number>): number {
     this.#cursors.set(++this.#last, cursors)
     this.#cursors.delete(this.#last - most)
@@ -104,7 +104,7 @@ export class ActivityCursors {
   }
 }
 
-/** What the flight recorders of several engines have, as of one; times are by the clock of the first one. */
+/** Merges the flight recorders of several engines as if of one; times are converted to the clock of the first one. */
 export function mergeRecordings(all: readonly RecordingParts[]): RecordingParts {
   const [first, ...others] = all as readonly [RecordingParts, ...RecordingParts[]]
   if (others.length === 0) return first
@@ -127,7 +127,7 @@ export function mergeRecordings(all: readonly RecordingParts[]): RecordingParts 
 const byTime = (one: { readonly atMs: number }, other: { readonly atMs: number }): number =>
   one.atMs - other.atMs
 
-/** By another clock, with the numbers of its engines behind those of others. */
+/** Shifts a recording's times by `ms`, and its engine numbers by `engines`. */
 function recordingAt(parts: RecordingParts, ms: number, engines: number): RecordingParts {
   const later = <T extends { readonly atMs: number }>(one: T): T => ({
     ...one,
@@ -147,7 +147,7 @@ function recordingAt(parts: RecordingParts, ms: number, engines: number): Record
   }
 }
 
-/** A request that went on at another engine is one. */
+/** Joins the arrivals of requests that went on at other engines. */
 function joined(arrivals: readonly Arrival[]): Arrival[] {
   const byId = new Map<string, Arrival>()
   for (const arrival of arrivals.toSorted(byTime)) {
@@ -157,7 +157,7 @@ function joined(arrivals: readonly Arrival[]): Arrival[] {
   return [...byId.values()]
 }
 
-/** What an engine drew that did not reach the client is drawn again by the next one. */
+/** Joins two arrivals of a request. Tokens that did not reach the client were generated again, and count once. */
 function goneOn(before: Arrival, { endMs, end, ...after }: Arrival): Arrival {
   const { endMs: _, end: __, ...began } = before
   const lateMs = after.atMs - before.atMs
@@ -173,31 +173,31 @@ function goneOn(before: Arrival, { endMs, end, ...after }: Arrival): Arrival {
   }
 }
 
-/** Workers that are gone and are remembered one by one, as they may come back; more where more are there at once. */
+/** The most lost workers that are kept apart, as they may come back; more if more were there at once. */
 const mostGone = 100
 
-/** What each worker said last of itself, and what those that are gone have counted: no sum goes back. */
+/** The last statistics of each worker, and the counters of lost ones, so that no sum decreases. */
 export class LastStatistics {
   readonly #last = new Map<string, EngineStatistics>()
   readonly #gone = new Map<string, EngineStatistics>()
-  /** The most workers that were there at once: all of them may be gone at once, and come back. */
+  /** The most workers at one time, all of which may be lost at once and come back. */
   #mostThere = 0
-  /** Of those that are gone for longest. */
+  /** The sum of the workers that have been lost for the longest time. */
   #sum: EngineStatistics | undefined
 
-  /** A worker says this of itself. */
+  /** Stores a worker's statistics. */
   set(worker: string, statistics: EngineStatistics): void {
     this.#gone.delete(worker)
     this.#last.set(worker, statistics)
     this.#mostThere = Math.max(this.#mostThere, this.#last.size)
   }
 
-  /** What a worker said last; undefined: nothing since it came. */
+  /** A worker's last statistics; undefined: none since it joined. */
   get(worker: string): EngineStatistics | undefined {
     return this.#last.get(worker)
   }
 
-  /** A worker is gone. */
+  /** Keeps the counters of a lost worker. */
   lose(worker: string): void {
     const last = this.#last.get(worker)
     if (last === undefined) return
@@ -210,16 +210,16 @@ export class LastStatistics {
     this.#sum = this.#sum === undefined ? oldest[1] : sumStatistics(this.#sum, oldest[1])
   }
 
-  /** What was counted by those that are gone, and by those that came back and have said nothing yet. */
+  /** The counters of lost workers, including those that are back but have sent no statistics yet. */
   get gone(): readonly EngineStatistics[] {
     return [...this.#gone.values(), ...(this.#sum === undefined ? [] : [this.#sum])]
   }
 }
 
 /**
- * The statistics of several engines as of one: counters add up, slots follow each other.
+ * Merges the statistics of several engines as if of one: counters are added, and slots numbered on.
  *
- * @param waits - what a new request is predicted to wait at each that takes requests: the router looks for the least
+ * @param waits - a new request's predicted waits at the engines that take requests; the router prefers the shortest
  */
 export function mergeStatistics(
   all: readonly EngineStatistics[],

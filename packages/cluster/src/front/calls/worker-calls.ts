@@ -7,19 +7,19 @@ import type { CallContext, CallKind, CallMessage, CallPlan } from './call-table.
 import { kindOf } from './call-table.js'
 import { withOwnIds } from '../../messages.js'
 
-/** A call of a client, as it goes to one or several workers. */
+/** A client's call to one or several workers. */
 class Call implements Waits {
   readonly kind: CallKind
   readonly answers = new Map<string, unknown>()
-  /** None: it has no worker yet. */
+  /** The workers that have not answered; empty: the call has no worker yet. */
   waitsFor = new Set<string>()
   merge: CallPlan['merge'] = () => undefined
-  /** From when on one answer is enough. */
+  /** The time from which one answer is enough. */
   dueAt = Infinity
   readonly hasBegun = false
   readonly expiresAt = Infinity
 
-  /** @param deaths workers that were lost before they answered */
+  /** @param deaths the number of workers that were lost before they answered */
   constructor(
     readonly message: CallMessage,
     readonly deaths: number,
@@ -30,10 +30,10 @@ class Call implements Waits {
 
 type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
 
-/** What the calls need of their front. */
+/** The parts of a front that its calls need. */
 export interface CallingFront extends Pick<PlacingParts, 'clock' | 'options' | 'sleep'> {
   readonly answer: (answer: Answer) => void
-  /** Messages that it has refused so far. */
+  /** The number of messages that it has refused. */
   readonly refusedMessages: () => number
 }
 
@@ -59,14 +59,14 @@ export class WorkerCalls {
     })
   }
 
-  /** There may be a worker: calls that wait for any are made. */
+  /** Makes the calls that wait for a worker, if there is one now. */
   retry(): void {
     if (this.#isAnyThere) this.#waiting.retry()
   }
 
   /**
-   * @param deaths workers that were lost before they answered; default 0
-   * @param refusedContext tokens of the slots of the worker that has refused it as too long; default 0: none has
+   * @param deaths the number of workers that were lost before they answered; default 0
+   * @param refusedContext the slot size of the worker that has refused the call as too long; default 0: none has
    */
   make(message: CallMessage, deaths = 0, refusedContext = 0): void {
     this.#remove(message.call)
@@ -88,7 +88,7 @@ export class WorkerCalls {
     }
   }
 
-  /** A worker answers. */
+  /** Takes a worker's answer. */
   onAnswer({ record: { id, info }, link }: Member, answer: Answer): void {
     const open = this.#open.get(answer.call)
     if (open === undefined || !open.waitsFor.delete(id)) return
@@ -108,10 +108,10 @@ export class WorkerCalls {
     this.#finish(open)
   }
 
-  /** A worker is lost: calls to it go elsewhere, or do without it, or fail. */
+  /** Handles the loss of a worker: its calls go to another one, or do without its answer, or fail. */
   onLost(worker: string): void {
     this.#statistics.lose(worker)
-    // Some are made again meanwhile.
+    // A copy, as some calls are made again meanwhile.
     const all = [...this.#open.values()]
     for (const open of all) {
       if (!open.waitsFor.delete(worker)) continue
@@ -154,7 +154,7 @@ export class WorkerCalls {
     try {
       value = open.merge(open.answers)
     } catch (error) {
-      // a worker may answer what nobody expects
+      // a worker's answer may have an unexpected form
       return this.#fail(call, error)
     }
     this.#remove(call)

@@ -6,17 +6,17 @@ import type { WorkerRecord } from '../../messages.js'
 import type { Sleep } from '../sleep-watch.js'
 import type { PlacedRequest } from './placed-requests.js'
 
-/** How long it waits at a time for workers that are about to come. */
+/** Milliseconds after which a request that waits for starting workers is tried again. */
 const gatherMs = 20
 
-/** Where a request goes. */
+/** The decision on a request. */
 export type Choice =
   | { readonly member: Member; readonly isExact: boolean }
-  /** Nowhere before this time; Infinity: before there is a worker for it. */
+  /** The request waits until this time; Infinity: until there is a worker for it. */
   | { readonly holdUntil: number }
   | { readonly error: CllmError }
 
-/** What a choice is made with. */
+/** The parts with which a worker is chosen. */
 export interface Choosing {
   readonly members: Members
   readonly router: RouterPolicy
@@ -24,7 +24,7 @@ export interface Choosing {
   readonly sleep: Sleep
 }
 
-/** Whether a worker draws what the one before would have, and as much; all do until there is a token. */
+/** Whether a worker generates the same tokens as the last one, and as many; true for all before the first token. */
 export const isExactOn = (
   { drawnBy }: PlacedRequest,
   { fingerprint, info: { limits } }: WorkerRecord,
@@ -32,20 +32,20 @@ export const isExactOn = (
   drawnBy === undefined ||
   (drawnBy.fingerprint === fingerprint && drawnBy.info.limits.contextSize <= limits.contextSize)
 
-/** Whether a worker can go on with the tokens so far at all: another model may be there under the same name. */
+/** Whether a worker can continue the tokens so far at all: it may serve another model under the same name. */
 const isPossibleOn = ({ drawnBy }: PlacedRequest, { info }: WorkerRecord): boolean =>
   drawnBy === undefined || isSameModel(drawnBy.info.model, info.model)
 
-/** Asks the router about the workers that may have a request: those that continue it exactly, if any. */
+/** Asks the router to choose among the workers that may take a request: those that continue it exactly, if any. */
 export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number): Choice {
   const { members, router, logger, sleep } = parts
-  // Workers that have given this front up while it was stopped are not known to have done so yet.
+  // The front does not know yet which workers closed their links while it was suspended.
   if (sleep.isCatchingUp) return { holdUntil: Infinity }
   const request = placed.routed
   const ofBatch = isOfBatch(placed.request)
   const { refusedContext } = placed
   const mayTake = ({ clients, record }: Member): boolean =>
-    // A batch runs where no client has anything.
+    // Requests of batches go to workers without requests of clients.
     !(ofBatch && clients > 0) && record.info.limits.contextSize > refusedContext
   const isFree = placed.drawnBy === undefined && !ofBatch && refusedContext === 0
   const views = (isFit: (member: Member) => boolean) => {

@@ -12,20 +12,20 @@ import type { WorkerRecord } from '../../messages.js'
 
 /** A request of a front. */
 export class PlacedRequest extends InFlightRequest {
-  /** The worker that has it, and the number of its placement there: what is said of earlier ones is not heard. */
+  /** The worker that has it, and the number of its placement there; messages about earlier placements are ignored. */
   worker: string | undefined
   placement: number | undefined
-  /** How often it went on at another worker. */
+  /** How often it has moved to another worker. */
   moves = 0
-  /** Whether an engine died while it drew its tokens. */
+  /** Whether an engine died while it ran the request. */
   hasCrashed = false
-  /** The worker that drew its tokens last. */
+  /** The worker that generated its last token. */
   drawnBy: WorkerRecord | undefined
-  /** Tokens per slot of the largest worker that has refused it as too long; 0: none has. */
+  /** The slot size of the largest worker that has refused it as too long; 0: none has. */
   refusedContext = 0
-  /** What that one said. */
+  /** The error of that refusal. */
   refusal: CllmError | undefined
-  /** Of its text, where that alone is its prompt. */
+  /** The length of its text if the prompt is only text, otherwise 0. */
   readonly characters: number
   readonly #prompt: Pick<RequestToPlace, 'blocks' | 'blockTokens' | 'files' | 'promptTokens'>
 
@@ -46,12 +46,12 @@ export class PlacedRequest extends InFlightRequest {
     }
   }
 
-  /** Tokens of its prompt, estimated where only its text is known. */
+  /** The number of its prompt's tokens; an estimate unless the prompt is given as tokens. */
   get promptTokens(): number {
     return this.#prompt.promptTokens
   }
 
-  /** As a router sees it. */
+  /** The request as a router sees it. */
   get routed(): RequestToPlace {
     const { id, request } = this
     const { tenant = '', session, priority = 0, maxTokens = 100 } = request
@@ -60,8 +60,8 @@ export class PlacedRequest extends InFlightRequest {
 }
 
 /**
- * The text of a prompt, and where its files end in it: conversations that go on begin with the same one. In place of
- * a file's data there is a short text of it, as it has few tokens.
+ * The text of a prompt, and where its files end in it. A continued conversation begins with the same text. A file's
+ * data is replaced by a short digest, as a file has few tokens.
  */
 function textOf(prompt: Exclude<Prompt, { tokens: unknown }>): [text: string, ends: number[]] {
   const ends: number[] = []
@@ -83,52 +83,52 @@ function textOf(prompt: Exclude<Prompt, { tokens: unknown }>): [text: string, en
   return [text, ends]
 }
 
-/** As long as what a small image is for a model. */
+/** A digest that is padded to about as many tokens as a small image has. */
 const standIn = (data: unknown): string =>
   createHash('sha1').update(String(data)).digest('hex').padEnd(1024)
 
 const lastEnded = 1000
 
-/** What is kept of a request that has ended: not its prompt, which may be long. */
+/** The record of an ended request, without its prompt, which may be long. */
 export type EndedRequest = Readonly<Pick<PlacedRequest, 'id' | 'worker' | 'placement' | 'moves'>>
 
-/** The requests of a front: those under way, by their ids and by their placements, and the last that ended. */
+/** The requests of a front: those in progress, by id and by placement, and the last ended ones. */
 export class PlacedRequests extends Map<string, PlacedRequest> {
-  /** By their placements. */
+  /** Requests in progress by placement. */
   readonly #placed = new Map<number, PlacedRequest>()
   readonly #ended = new Map<string, EndedRequest>()
 
-  /** Those under way on a worker. */
+  /** The requests in progress on a worker. */
   on(worker: string): PlacedRequest[] {
     return [...this.values()].filter((placed) => placed.worker === worker)
   }
 
-  /** One that is under way, or one of the last that ended. */
+  /** A request in progress, or one of the last ended ones. */
   find(id: string): EndedRequest | undefined {
     return this.get(id) ?? this.#ended.get(id)
   }
 
-  /** The one that a worker means. What an earlier worker still says is not heard. */
+  /** The request that a worker's message is about; undefined if the worker no longer has it. */
   heard(worker: string, placement: number): PlacedRequest | undefined {
     const placed = this.#placed.get(placement)
     return placed?.worker === worker ? placed : undefined
   }
 
-  /** It goes to a worker, by a placement that no other request has or had. */
+  /** Notes that a request goes to a worker, with a placement number that is never used twice. */
   place(placed: PlacedRequest, worker: string, placement: number): void {
     placed.worker = worker
     placed.placement = placement
     this.#placed.set(placement, placed)
   }
 
-  /** It is on no worker any more. */
+  /** Notes that a request is no longer on a worker. */
   release(placed: PlacedRequest): void {
     if (placed.placement !== undefined) this.#placed.delete(placed.placement)
     placed.worker = undefined
     placed.placement = undefined
   }
 
-  /** It has ended, and is remembered for a while. */
+  /** Removes an ended request, whose record is kept for a while. */
   remove({ id, worker, placement, moves }: PlacedRequest): void {
     if (placement !== undefined) this.#placed.delete(placement)
     if (!this.delete(id)) return

@@ -9,9 +9,9 @@ import { SharedService } from '../shared-service.js'
 
 /** Limits of a front. */
 export interface PlacingOptions {
-  /** Milliseconds for which a request waits for a worker while there is none; default 30,000. */
+  /** Milliseconds that a request waits for a worker while there is none; default 30,000. */
   readonly patienceMs: number
-  /** A request that loses this many workers fails: it may be what kills them. Default 10. */
+  /** A request that loses more workers than this fails, as it may be the cause of their deaths. Default 10. */
   readonly maxMoves: number
 }
 
@@ -23,24 +23,24 @@ export const defaultPlacingOptions: PlacingOptions = Object.freeze({
 
 /** Counters of a front. */
 export interface PlacingCounts {
-  /** Requests that were placed, moves included. */
+  /** Placed requests, including moves. */
   placed: number
-  /** Requests that went on elsewhere, on a worker that computes the same numbers … */
+  /** Requests that went on at another worker that computes the same numbers … */
   movedExactly: number
-  /** … and on one that may differ in rounding. */
+  /** … and at one that may round differently. */
   movedInexactly: number
 }
 
-/** What placing is made of. */
+/** The parts of {@link Placing}. */
 export interface PlacingParts extends Choosing, Services {
   readonly options: PlacingOptions
-  /** Events for the front's clients. */
+  /** Sends events to the front's clients. */
   readonly publish: (events: readonly AddressedEvent[]) => void
 }
 
 /**
- * The requests of a front: where each one is, and how far. One whose worker is lost goes on at another
- * one, after its last token: with the same prompt and seed, the same tokens follow.
+ * The requests of a front, with their workers and their tokens so far. A request whose worker is lost goes on at
+ * another one after its last token: with the same prompt and seed, the same tokens follow.
  */
 export class Placing {
   readonly counts: PlacingCounts = { placed: 0, movedExactly: 0, movedInexactly: 0 }
@@ -63,7 +63,7 @@ export class Placing {
     })
   }
 
-  /** A request under way, or one of the last that ended. */
+  /** A request in progress, or one of the last ended ones. */
   find(id: string): EndedRequest | undefined {
     return this.#requests.find(id)
   }
@@ -85,7 +85,7 @@ export class Placing {
     member.link.send({ type: 'cancel', placement: placed.placement!, reason })
   }
 
-  /** Ends all that is under way. */
+  /** Ends all requests with an error. */
   failAll(error: CllmError): void {
     for (const placed of this.#requests.values()) {
       this.#release(placed)
@@ -93,12 +93,12 @@ export class Placing {
     }
   }
 
-  /** Asks the router again about the requests that wait for a worker. */
+  /** Asks the router again about the waiting requests. */
   retry(): void {
     this.#waiting.retry()
   }
 
-  /** The events of a step of a worker. */
+  /** Takes the events of a worker's step. */
   onEvents(member: Member, events: StepEvents): void {
     const { id: worker } = member.record
     const now = this.parts.clock.now()
@@ -114,7 +114,7 @@ export class Placing {
     if (fresh.length > 0) this.parts.publish(fresh)
   }
 
-  /** A worker is lost: what it had goes on elsewhere. Returns how many requests that are. */
+  /** Moves the requests of a lost worker to other ones. Returns their number. */
   onLost(worker: string): number {
     const own = this.#requests.on(worker)
     for (const placed of own) this.#onLoss(placed)
@@ -122,8 +122,8 @@ export class Placing {
   }
 
   /**
-   * The engine of a worker died and is started again. What has a token of it goes on at another worker at
-   * once. The others, and those that lost an engine before, may be what kills engines: that worker runs
+   * Handles the restart of a worker's engine that died. Requests with a token from it go on at another worker at
+   * once. The others, and those that have lost an engine before, may be the cause: they stay, and that worker runs
    * them one at a time.
    */
   onRestarting(worker: string): void {
@@ -136,8 +136,8 @@ export class Placing {
   }
 
   /**
-   * A worker wants to be rid of what it has: it goes on elsewhere at once, where that is exact. What no
-   * other worker can continue exactly now ends where it is.
+   * Moves the requests of a worker that asks for it to other workers that can continue them exactly. The other
+   * requests end where they are.
    */
   onMigrating(worker: string): void {
     const { members } = this.parts
@@ -153,7 +153,7 @@ export class Placing {
     if (moved > 0) this.parts.logger.info({ worker, requests: moved }, 'requests move')
   }
 
-  /** A client came to a worker: what it has of batches leaves it. */
+  /** Moves requests of batches away from a worker that has got a request of a client. */
   onClients(worker: string): void {
     for (const placed of this.#requests.on(worker))
       if (isOfBatch(placed.request)) this.#move(placed)
@@ -176,7 +176,7 @@ export class Placing {
     this.parts.members.table.end(member.record.id, tokens)
     if (event.type === 'error' && event.error.code === 'prompt_too_long') {
       const { contextSize } = member.record.info.limits
-      // What a larger one had drawn waits for the next one: its worker is often started again.
+      // A request with tokens from a larger worker waits for such a one, which is often started again.
       const { contextSize: drawn = 0 } = placed.drawnBy?.info.limits ?? {}
       if (drawn > contextSize || this.parts.members.larger(contextSize).some(isUp)) {
         placed.refusedContext = contextSize
@@ -209,7 +209,7 @@ export class Placing {
     const choice = chooseWorker(placed, this.parts, now)
     const { members, options } = this.parts
     const { refusedContext: refused } = placed
-    // A batch's requests wait for as long as clients have all workers that may take them.
+    // A batch's requests wait without a limit while clients occupy all workers that may take them.
     const isLimited =
       !isOfBatch(placed.request) || (refused > 0 && members.larger(refused).length === 0)
     const patienceMs = isLimited ? options.patienceMs : Infinity
@@ -250,7 +250,7 @@ export class Placing {
     this.#tokensPerCharacter += 0.1 * (promptTokens / placed.characters - this.#tokensPerCharacter)
   }
 
-  /** Its worker need not go on with it, if it still does. */
+  /** Takes a request away from its worker, which cancels it. */
   #release(placed: PlacedRequest): void {
     const { worker, placement } = placed
     if (placement !== undefined) {
@@ -275,6 +275,6 @@ export class Placing {
   }
 }
 
-/** Failures that say nothing of the request: another worker can have it. */
+/** Whether an error is the worker's and not the request's, so that another worker can take the request. */
 const isOfWorker = (code: string): boolean =>
   code === 'engine_unavailable' || code === 'shutting_down'
