@@ -99,7 +99,7 @@ export function defineProtocol<Options>(
 
 /** Progress of fetching a model. */
 export interface PullProgress {
-  /** The current phase, in Ollama's words where it has any. */
+  /** The current phase, under Ollama's name if Ollama has such a phase. */
   readonly status: string
   /** The digest of the file being downloaded. */
   readonly digest?: string

@@ -64,7 +64,7 @@ export interface KeyStore {
   /**
    * Removes a key, which becomes invalid at once.
    *
-   * @throws `invalid_request` where there is none of this name
+   * @throws `invalid_request` if there is no key of this name
    */
   readonly remove: (name: string) => Promise<void>
 }

@@ -31,7 +31,7 @@ export const rateLimitHeaders = ['limit', 'remaining', 'reset'].flatMap((what) =
 
 /**
  * Limits the requests and tokens of each key per minute, and reports them in OpenAI's `x-ratelimit-*` headers.
- * Tokens are counted as they are generated, so that a request's need is not guessed: once the minute's tokens
+ * Tokens are counted as they are computed, so that a request's need is not guessed: once the minute's tokens
  * are used up, new requests are refused, and those in progress go on. A refused request counts as one, too.
  */
 export class RateLimits implements RequestObserver {

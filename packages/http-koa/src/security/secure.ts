@@ -38,9 +38,9 @@ export interface SecurityOptions {
   readonly limitCounters?: CreateLimitCounter
   /**
    * Origins whose pages may use the API (CORS): also `*` for all, `localhost` for pages of this machine, `apps` for
-   * pages that apps contain. Default: none, or the latter two if the server has no keys and only listens on loopback.
-   * Pages of other origins are refused, even if they could not read the answer. Without keys, a proxy on this machine
-   * may use the names of these origins as `Host`.
+   * pages that apps contain. Default: none. A server without keys that only listens on loopback always allows the
+   * latter two. Pages of other origins are refused, even if they could not read the answer. Without keys, a proxy on
+   * this machine may use the names of these origins as `Host`.
    */
   readonly corsOrigins?: readonly string[]
 }

@@ -51,7 +51,7 @@ const freshOfWorkersMs = 250
 const patienceMs = 50
 /** The same for an engine without last values: workers that just became busy may take as long. */
 const firstPatienceMs = 500
-/** Milliseconds after which an engine that has not answered is asked again. */
+/** Milliseconds after which an engine that has not answered is queried again. */
 const againMs = 2_000
 
 const tableOfLoad = Object.fromEntries(
@@ -63,7 +63,7 @@ interface Known {
   load: Load | undefined
   freshMs: number
   askedAt: number
-  /** Pending while its engine is asked. */
+  /** The query in progress, if any. */
   asking: Promise<void> | undefined
 }
 

@@ -65,7 +65,7 @@ const routes: readonly Route<OllamaContext>[] = [
   }),
 ]
 
-/** `GET /`: clients look for these words. */
+/** `GET /`: clients recognize Ollama by this text. */
 function greet(): string {
   return 'Ollama is running'
 }
