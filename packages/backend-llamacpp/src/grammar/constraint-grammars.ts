@@ -54,10 +54,9 @@ export class ConstraintGrammars {
    * @throws CllmError `invalid_constraint`
    */
   of(constraint: OutputConstraint): ConstraintGrammar {
+    const compile = () => this.#compiled(constraint)
     return bounded(constraint, () =>
-      entryOf<string, ConstraintGrammar>(this.#known, keyOf(constraint), () =>
-        this.#compiled(constraint),
-      ),
+      entryOf<string, ConstraintGrammar>(this.#known, keyOf(constraint), compile),
     )
   }
 

@@ -104,7 +104,7 @@ function normalized(vector: Float32Array): number[] {
   return Array.from(vector, (value) => (length === 0 ? 0 : value / length))
 }
 
-/** The most tokens in an embedding input, and the number from which on less memory is an error. */
+/** The most tokens in an embedding input, and the size below which a context is not tried for lack of memory. */
 const longestEmbedding = 2048
 const fewestTokens = 128
 

@@ -102,8 +102,7 @@ export function poolThatFits(
 ): number | undefined {
   const { slots, contextSize } = settings
   const available = availableOf(free)
-  const equal = planMemory(model, settings)
-  if (slots === 1 || equal.total <= available) return undefined
+  if (slots === 1 || planMemory(model, settings).total <= available) return undefined
   const one = paddedContext(contextSize)
   const totalOf = (kvTokens: number): number => planMemory(model, { ...settings, kvTokens }).total
   const left = available - totalOf(one)

@@ -36,11 +36,8 @@ export function objectRule(compiler: RuleCompiler, facts: Facts): string | undef
   for (const [name, all] of properties) if (!add(name, all)) return undefined
   const listed = listedNames(names)
   for (const name of facts.isClosed ? [] : (listed ?? [])) {
-    if (properties.has(name)) continue
-    add(
-      name,
-      facts.places.flatMap((place) => memberOf(place, name, ['additionalProperties'])),
-    )
+    const all = facts.places.flatMap((place) => memberOf(place, name, ['additionalProperties']))
+    if (!properties.has(name)) add(name, all)
   }
   const other = listed === undefined ? othersRule(compiler, facts) : undefined
   const missing = facts.minProperties - members.length

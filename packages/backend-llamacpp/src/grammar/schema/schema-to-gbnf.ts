@@ -70,7 +70,7 @@ export function jsonGbnf(): string {
 class SchemaCompiler implements RuleCompiler {
   readonly #rules = new Map<string, string | undefined>()
   readonly #made = new Map<string, string | undefined>()
-  /** What was asked for again: by what is inside of it, or later. */
+  /** The keys of rules that were asked for a second time: by a schema inside of them, or later. */
   readonly #used = new Set<string>()
   #names = 0
 
@@ -111,14 +111,14 @@ class SchemaCompiler implements RuleCompiler {
       return name
     }
     if (this.#used.has(key)) this.#forget(key, name)
-    this.#rules.set(key, undefined)
-    if (problem === undefined) return undefined
-    // who goes on without it may ask for it again
+    // a caller that goes on without this alternative may ask for it again
     this.#rules.delete(key)
-    throw problem
+    if (problem !== undefined) throw problem
+    this.#rules.set(key, undefined)
+    return undefined
   }
 
-  /** What was made on the way to a rule that there is none of may name it: it is made anew where it is needed. */
+  /** Forgets a rule that turned out to have no values, and all rules made since it began, as they may name it. */
   #forget(key: string, name: string): void {
     this.writer.define(name, '""')
     const made = [...this.#rules.keys()]

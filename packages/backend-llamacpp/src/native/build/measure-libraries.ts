@@ -58,7 +58,7 @@ export async function measureLibraries<Name extends Candidate>(
       signal.throwIfAborted()
       const rates = await measureOnce(options, library, threads, stopwatch)
       const before = fastest.get(name) ?? rates
-      const faster = rates.map((rate, index) => Math.max(rate, before[index]!))
+      const faster = rates.map((rate, width) => Math.max(rate, before[width]!))
       fastest.set(name, faster)
       onProgress?.((round + (index + 1) / libraries.size) / rounds)
     }
