@@ -4,7 +4,7 @@ import type { Conjunction } from './schema-document.js'
 
 const deepest = 4
 
-/** Whether no value can be valid by both; false where that is not known. */
+/** Whether no value can be valid by both; false if that is unknown. */
 export function areDisjoint(left: Conjunction, right: Conjunction, depth = 0): boolean {
   if (depth > deepest) return false
   const others = waysOf(right)
@@ -28,7 +28,7 @@ function exclude(left: Facts, right: Facts, depth: number): boolean {
   })
 }
 
-/** Objects exclude each other by a property that one of them must have. */
+/** Whether objects exclude each other, by a property that is required in one of them. */
 function objectsExclude(left: Facts, right: Facts, depth: number): boolean {
   const members = ({ properties, places }: Facts, name: string): Conjunction =>
     properties.get(name) ??
@@ -38,7 +38,7 @@ function objectsExclude(left: Facts, right: Facts, depth: number): boolean {
   return [...new Set([...left.required, ...right.required])].some(tells)
 }
 
-/** Whether a property has another value in each of some schemas: quicker than to compare all pairs. */
+/** Whether a required property has different values in all of the schemas: faster than comparing all pairs. */
 export function areTold(all: readonly Conjunction[]): boolean {
   const ways = all.map(waysOf)
   const [first] = ways.flat()
@@ -58,7 +58,7 @@ export function areTold(all: readonly Conjunction[]): boolean {
   })
 }
 
-/** The only values of a property that must come, as texts; undefined where there may be others. */
+/** The only values of a required property, as texts; undefined if it may be missing or have other values. */
 function valuesOf({ required, properties }: Facts, name: string): readonly string[] | undefined {
   const named = properties.get(name)
   if (named === undefined || !required.has(name)) return undefined
@@ -67,8 +67,8 @@ function valuesOf({ required, properties }: Facts, name: string): readonly strin
 }
 
 /**
- * A property that all objects of the one schema must have and that the other one does not name, so
- * that objects of the other one without it are not valid by the first.
+ * A property that `right` requires in all its objects and that `left` does not name: objects of `left` without it are
+ * not valid by `right`.
  */
 export function missingName(left: Conjunction, right: Conjunction): string | undefined {
   const others = waysOf(left)

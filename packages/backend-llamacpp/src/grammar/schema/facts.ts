@@ -17,19 +17,19 @@ export const valueTypes: readonly ValueType[] = [
   'null',
 ]
 
-/** Each character of a name is a place where another name may go on differently. */
+/** Steps for each character of a name, as another name may differ from it there. */
 const stepsPerCharacter = 8
 
-/** This many elements at the beginning are told from the others. */
+/** For `contains`, at most this many elements at the beginning get another rule than the rest. */
 const mostContained = 20
 
-/** All that several schemas without alternatives say together. */
+/** What several schemas without alternatives together demand of a value. */
 export interface Facts {
   readonly places: Conjunction
-  /** Undefined where no schema names types. */
+  /** The allowed types; undefined if no schema names types. */
   readonly types: readonly ValueType[] | undefined
   readonly isInteger: boolean
-  /** The only values there are, if so, by their {@link canonicalJson}. */
+  /** The only allowed values by their {@link canonicalJson}; undefined if none are listed. */
   readonly values: ReadonlyMap<string, unknown> | undefined
   readonly minimum: Bound | undefined
   readonly maximum: Bound | undefined
@@ -42,29 +42,29 @@ export interface Facts {
   readonly minItems: number
   readonly maxItems: number
   readonly isUnique: boolean
-  /** Those of `prefixItems`, by position. */
+  /** The schemas of the first elements, by position. */
   readonly prefix: readonly Conjunction[]
   readonly items: Conjunction
-  /** In the schemas' order. */
+  /** The schemas of each named property, in the schemas' order. */
   readonly properties: ReadonlyMap<string, Conjunction>
   readonly required: ReadonlySet<string>
-  /** What the standard says of other properties. */
+  /** The schemas of other properties, as in the standard. */
   readonly additional: Conjunction
-  /** Whether none of these is written, because properties are named and nothing is said of others. */
+  /** Whether no other properties are written, because `properties` is given without `additionalProperties`. */
   readonly isClosed: boolean
-  /** Of properties that are not named, those whose names match a pattern and no other one. */
+  /** By pattern: the schemas of unnamed properties whose names match only this pattern. */
   readonly patterned: ReadonlyMap<string, Conjunction>
   readonly names: Conjunction
-  /** Strings are texts of a JSON value that is valid by these; empty: they are any texts. */
+  /** Strings contain the text of a JSON value that is valid by these schemas; empty: they may be any texts. */
   readonly content: Conjunction
   readonly minProperties: number
   readonly maxProperties: number
 }
 
-/** Of single schemas, each of which may be compared with all others. */
+/** The ways of single schemas, as each may be compared with all others. */
 const known = new WeakMap<Place, readonly Facts[]>()
 
-/** What is said in each way to fulfil all of these schemas at once. */
+/** The facts of each way to fulfil all of these schemas at once. */
 export function waysOf(all: Conjunction): readonly Facts[] {
   const [first] = all
   if (first === undefined) return [unlimited]
@@ -77,7 +77,7 @@ export function waysOf(all: Conjunction): readonly Facts[] {
   return ways
 }
 
-/** Merges what these schemas say, their references and alternatives aside. */
+/** Merges the keywords of these schemas, except references and alternatives. */
 function factsOf(places: Conjunction): Facts {
   const [first] = places
   if (first === undefined) return unlimited
@@ -156,7 +156,7 @@ function strictest(
   )[0]
 }
 
-/** A list of elements that says nothing of its length and of further ones is written as a whole. */
+/** The limits on an array's length. A `prefixItems` without `minItems` and `items` is always written as a whole. */
 function lengthsOf(places: Conjunction): Pick<Facts, 'minItems' | 'maxItems'> {
   let [minItems, maxItems, whole, most] = [0, Infinity, 0, Infinity]
   for (const place of places) {
@@ -181,7 +181,7 @@ function lengthsOf(places: Conjunction): Pick<Facts, 'minItems' | 'maxItems'> {
 function elementsOf(places: Conjunction): Pick<Facts, 'prefix' | 'items'> {
   const schemas = schemasOf(places)
   const isUnique = schemas.some(({ uniqueItems }) => uniqueItems === true)
-  /** How many elements at the beginning are what the place says that some are. */
+  /** The number of elements at the beginning that are made valid by the place's `contains`. */
   const first = ({ schema }: Place): number => {
     const { contains, minContains = 1, maxContains } = schema as SchemaObject
     if (contains === undefined) return 0
@@ -216,7 +216,7 @@ function membersOf(places: Conjunction): Members {
   }
 }
 
-/** What all schemas say of each property that one of them names, requires or implies. */
+/** For each property that a schema names, requires or implies: the schemas of its value, from all schemas. */
 function propertiesOf(places: Conjunction, isClosed: boolean): ReadonlyMap<string, Conjunction> {
   const named = namesIn(places, 'properties')
   const implied = namesIn(places, impliedProperties)
@@ -234,7 +234,7 @@ function propertiesOf(places: Conjunction, isClosed: boolean): ReadonlyMap<strin
       const isOfOtherSide = areSides && named.has(name) && namesProperties(place)
       return memberOf(place, name, isOfOtherSide ? [] : ['additionalProperties'])
     })
-    // what only negations ask for is in no object that names its properties
+    // if an object is closed, properties that only negations mention are not written
     const isOfNegations = implied.has(name) && !named.has(name) && !requiredByAuthor.has(name)
     if (isClosed && isOfNegations) all.push(places[0]!.implied('never', false))
     properties.set(name, all)
@@ -242,7 +242,7 @@ function propertiesOf(places: Conjunction, isClosed: boolean): ReadonlyMap<strin
   return properties
 }
 
-/** What all schemas say of properties whose names match one of the patterns and no other. */
+/** For each pattern: the schemas of properties whose names match only this pattern, from all schemas. */
 function patternedOf(places: Conjunction): ReadonlyMap<string, Conjunction> {
   const patterns = namesIn(places, 'patternProperties')
   places[0]?.spend(patterns.size * places.length)
@@ -266,9 +266,9 @@ const namesIn = (places: Conjunction, keyword: Naming): ReadonlySet<string> =>
   new Set(schemasOf(places).flatMap((schema) => Object.keys(schema[keyword] ?? {})))
 
 /**
- * What a schema says of a property.
+ * The schemas of a property in one schema.
  *
- * @param more - keywords that say something of those that it does not name
+ * @param more - the keywords to use for properties that it does not name
  */
 export function memberOf(
   place: Place,
@@ -293,5 +293,5 @@ const schemasOf = (places: Conjunction): SchemaObject[] =>
 const prefixOf = ({ schema }: Place): readonly unknown[] =>
   (schema as SchemaObject).prefixItems ?? []
 
-/** Where no schema says anything. */
+/** The facts if no schema demands anything. */
 const unlimited = merged([])

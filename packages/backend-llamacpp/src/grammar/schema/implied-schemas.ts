@@ -5,17 +5,17 @@ import type { Conjunction, Place } from './schema-document.js'
 
 type Raw = Readonly<Record<string, unknown>>
 
-/** What is made of a keyword, where there is one. */
+/** The schemas made from a keyword; none if it is missing. */
 const each = <T>(keyword: T | undefined, make: (keyword: T) => readonly Raw[]): readonly Raw[] =>
   keyword === undefined ? [] : make(keyword)
 
-/** Numbers that are left out by the ranges between them. */
+/** With more numbers than this to leave out, the ranges between them are not used. */
 const mostNumbers = 40
 
 /**
- * Schemas that each say how a value can fail to be valid by a schema, its references aside; what they
- * say together may be narrower than that. Not all keywords have any: none is known for `multipleOf`,
- * `format` and the properties that have no name.
+ * Schemas for the ways in which a value can be invalid by a schema, without its references. Together they may cover
+ * fewer values than all invalid ones. Some keywords have no such schemas: `multipleOf`, `format`, and keywords for
+ * properties without a name.
  */
 export function negationsOf(schema: SchemaObject): readonly Raw[] {
   return [
@@ -32,7 +32,7 @@ export function negationsOf(schema: SchemaObject): readonly Raw[] {
 
 function ofType(type: readonly string[]): readonly Raw[] {
   const named = new Set<string>(type)
-  // numbers that are no integers have no schema
+  // no schema expresses numbers that are not integers
   if (named.has('integer')) named.add('number')
   const others = valueTypes.filter((one) => !named.has(one))
   return others.length === 0 ? [] : [{ type: others }]
@@ -50,7 +50,7 @@ function otherThan(values: readonly unknown[]): readonly Raw[] {
   return numbers.length === 0 ? found : [...found, ...between(numbers)]
 }
 
-/** The ranges that some numbers leave. */
+/** The ranges below, between and above some numbers. */
 function between(numbers: readonly number[]): readonly Raw[] {
   const sorted = numbers.toSorted((a, b) => a - b)
   const [first] = sorted
@@ -105,7 +105,7 @@ function ofMembers(schema: SchemaObject): readonly Raw[] {
   ]
 }
 
-/** Objects without a property. */
+/** The schema of objects without a property. */
 export const lacking = (name: string): Raw => ({
   type: 'object',
   [impliedProperties]: { [name]: false },
@@ -156,14 +156,14 @@ function ofOthers(schema: SchemaObject): readonly Raw[] {
 }
 
 /**
- * A way with what `unevaluatedProperties` and `unevaluatedItems` say in it: they mean what no schema
- * of the way has named, so there they are `additionalProperties` and `items`.
+ * Adds `unevaluatedProperties` and `unevaluatedItems` to a way: they apply to whatever no schema of the way has named,
+ * so they become `additionalProperties` and `items`.
  */
 export function withUnevaluated(place: Place, way: Conjunction): Conjunction {
   const { unevaluatedProperties: members, unevaluatedItems: elements } =
     place.schema as SchemaObject
   if (members === undefined && elements === undefined) return way
-  // what a negation asks for evaluates nothing
+  // schemas derived from a negation evaluate nothing
   const schemas = way
     .filter(({ pointer }) => !/\^\d/.test(pointer))
     .map(({ schema }) => schema as SchemaObject)
@@ -194,7 +194,7 @@ function otherMembers(schemas: readonly SchemaObject[], additionalProperties: un
   }
 }
 
-/** What `contains` finds is evaluated. */
+/** The schema of unevaluated elements; elements valid by `contains` count as evaluated. */
 function otherElements(schemas: readonly SchemaObject[], others: unknown) {
   const length = Math.max(0, ...schemas.map(({ prefixItems }) => prefixItems?.length ?? 0))
   const found = schemas.flatMap(({ contains }) => (contains === undefined ? [] : [contains]))

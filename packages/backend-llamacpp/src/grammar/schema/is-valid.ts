@@ -9,14 +9,14 @@ import type { SchemaObject } from './schema-keywords.js'
 export const accepts = (all: Conjunction, value: unknown): boolean =>
   all.every((place) => isValid(place, value))
 
-/** The values that a way lists, as far as all of its schemas allow them; undefined where it lists none. */
+/** The listed values of a way that all of its schemas allow; undefined if it lists none. */
 export const listedValues = ({ values, places }: Facts): readonly unknown[] | undefined =>
   values && [...values.values()].filter((value) => accepts(places, value))
 
 /**
- * Whether a value is valid by a schema; false, too, for few that `unevaluatedProperties` allows. It knows
- * the keywords that this compiler writes itself, matches patterns in linear time and spends of the schema's
- * budget, as schemas come from clients: a general validator does none of these.
+ * Whether a value is valid by a schema; also false for a few values that `unevaluatedProperties` allows. Unlike a
+ * general validator, it knows this compiler's own keywords, matches patterns in linear time, and spends the schema's
+ * budget, as schemas come from clients.
  */
 function isValid(place: Place, value: unknown): boolean {
   const { schema } = place
@@ -35,7 +35,7 @@ const isListed: Check = (place, { enum: list }, value) => {
   return textsOf(list, place).has(text)
 }
 
-/** What the values of lists are, which are compared with many. */
+/** The values of lists as sets of texts, as a list is compared with many values. */
 const listed = new WeakMap<readonly unknown[], ReadonlySet<string>>()
 
 const textsOf = (list: readonly unknown[], place: Place): ReadonlySet<string> =>

@@ -2,7 +2,7 @@ import { precision } from '../rules/decimals.js'
 
 type Keywords = Readonly<Record<string, unknown>>
 
-/** Keywords of other dialects, which the result spells as draft 2020-12 does or has no need for. */
+/** Keywords of other dialects, which the result expresses in draft 2020-12 or does not need. */
 const others = new Set([
   'nullable',
   'additionalItems',
@@ -13,8 +13,8 @@ const others = new Set([
 ])
 
 /**
- * The same schema in the words of draft 2020-12: OpenAPI 3.0 has `nullable` and limits that are true or
- * false, drafts before 2020 have lists of `items`.
+ * Translates a schema to draft 2020-12: OpenAPI 3.0 has `nullable` and limits that are true or false, drafts before
+ * 2020 have lists of `items`.
  */
 export function readDialects(schema: Keywords): Keywords {
   const read = readers.reduce((words, reader) => ({ ...words, ...reader(words) }), schema)
@@ -24,7 +24,7 @@ export function readDialects(schema: Keywords): Keywords {
   return Object.fromEntries(kept)
 }
 
-/** Each says what changes in the words that those before have left. */
+/** Each returns the keywords to change, given the result of the ones before it. */
 const readers: readonly ((words: Keywords) => Keywords)[] = [
   readPydantic,
   nullableType,
@@ -39,14 +39,14 @@ const readers: readonly ((words: Keywords) => Keywords)[] = [
   ({ $recursiveRef }) => ($recursiveRef === undefined ? {} : { $dynamicRef: $recursiveRef }),
 ]
 
-/** OpenAPI 3.0: beside a `type`; an `enum` has null among its values, or there is none. */
+/** OpenAPI 3.0: `nullable` adds null to `type`. It does not change an `enum`, which must list null itself. */
 function nullableType({ nullable, type }: Keywords): Keywords {
   if (nullable !== true || type === undefined) return {}
   const types: unknown[] = Array.isArray(type) ? type : [type]
   return { type: types.includes('null') ? types : [...types, 'null'] }
 }
 
-/** OpenAPI 3.0 and draft 4: `exclusiveMinimum: true` says how `minimum` is meant. */
+/** OpenAPI 3.0 and draft 4: `exclusiveMinimum: true` makes `minimum` exclusive. */
 function oldLimits(schema: Keywords): Keywords {
   const read = (exclusive: string, inclusive: string): Keywords => {
     const given = schema[exclusive]
@@ -62,13 +62,13 @@ function oldLimits(schema: Keywords): Keywords {
   }
 }
 
-/** Before 2020 a list of `items` was what `prefixItems` is now, and `additionalItems` were the rest. */
+/** Before 2020 a list in `items` had today's meaning of `prefixItems`, and `additionalItems` applied to the rest. */
 function oldItems({ items, additionalItems }: Keywords): Keywords {
   if (!Array.isArray(items)) return {}
   return { prefixItems: items.length === 0 ? undefined : items, items: additionalItems }
 }
 
-/** OpenAPI: what tells alternatives apart is always there, though it has a default, as with pydantic. */
+/** OpenAPI: the discriminator is always required, even if it has a default, as with pydantic. */
 function withDiscriminator({ discriminator, oneOf, anyOf, required }: Keywords): Keywords {
   const { propertyName } = (discriminator ?? {}) as { readonly propertyName?: unknown }
   if (typeof propertyName !== 'string' || (oneOf ?? anyOf) === undefined) return {}
@@ -76,7 +76,7 @@ function withDiscriminator({ discriminator, oneOf, anyOf, required }: Keywords):
   return { required: [...new Set([...given, propertyName])] }
 }
 
-/** Before 2019 names and schemas were one keyword. */
+/** Before 2019 `dependentRequired` and `dependentSchemas` were one keyword. */
 function dependenciesOf({ dependencies, dependentRequired, dependentSchemas }: Keywords): Keywords {
   if (typeof dependencies !== 'object' || dependencies === null) return {}
   const all = Object.entries(dependencies)
@@ -90,7 +90,7 @@ function dependenciesOf({ dependencies, dependentRequired, dependentSchemas }: K
   }
 }
 
-/** Encodings are formats here; the text of a JSON value is what `contentSchema` says of the value. */
+/** Turns encodings into formats, and keeps `contentSchema` only for texts that contain a JSON value. */
 function contentOf(schema: Keywords): Keywords {
   const { contentEncoding, contentMediaType, contentSchema = true } = schema
   const isFree = ['format', 'pattern', 'minLength', 'maxLength'].every((name) => !(name in schema))
@@ -104,10 +104,10 @@ function contentOf(schema: Keywords): Keywords {
   return isJson ? { contentSchema } : none
 }
 
-/** Integers of so many bits, as OpenAPI and what writes Rust's and Go's types have them. */
+/** The formats for integers of a number of bits, from OpenAPI and from generators for Rust's and Go's types. */
 const integerFormat = /^(u?)int(8|16|32|64)?$/
 
-/** Limits of the integers that a `format` names. */
+/** Turns a `format` of integers into their limits. */
 function readIntegers({ type, format, minimum, maximum }: Keywords): Keywords {
   const [name, sign, bits = '64'] = integerFormat.exec(String(format)) ?? []
   const types: unknown[] = Array.isArray(type) ? type : [type]
@@ -124,15 +124,15 @@ function readIntegers({ type, format, minimum, maximum }: Keywords): Keywords {
 const stricter = (pick: typeof Math.max, given: unknown, limit: number): number =>
   typeof given === 'number' ? pick(given, limit) : limit
 
-/** How pydantic begins the pattern of a decimal number that is written as a text. */
+/** The beginning of pydantic's pattern for a decimal number in a string. */
 const begin = String.raw`^(?!^[-+.]*$)[+-]?0*`
-/** A size in bytes: its units are in no schema, and it may be an integer too. */
+/** pydantic's pattern for a size in bytes; it is left out, as no schema tells the units and an integer may be used. */
 const byteSize = String.raw`^\s*(\d*\.?\d+)\s*(\w+)?`
 
 /**
- * What pydantic says by patterns in the words of draft 2020-12. Its Decimal is a number, whose limits stand
- * beside it, or a text, whose pattern says how many digits there are; what is valid keeps to both. So where
- * one of them says something, it is written as a number that does.
+ * Translates pydantic's patterns to draft 2020-12. Its Decimal is either a number with limits, or a string whose
+ * pattern limits the number of digits; a valid value keeps to both. So if there are limits, it is written as a number
+ * that keeps to all of them.
  */
 function readPydantic({ anyOf }: Keywords): Keywords {
   if (!Array.isArray(anyOf)) return {}
@@ -152,11 +152,11 @@ const isObject = (value: unknown): value is Keywords => typeof value === 'object
 const isDecimalText = ({ type, pattern }: Keywords): boolean =>
   type === 'string' && typeof pattern === 'string' && pattern.startsWith(begin)
 
-/** What the pattern says of the digits before and behind the point, as limits of a number. */
+/** Turns the pattern's limits on the digits before and behind the point into limits of a number. */
 function digitsOf(pattern: string, number: Keywords): Keywords {
   const rest = pattern.slice(begin.length)
   const whole = /^\(\?:\\d\{0,(\d+)\}\|/.exec(rest)?.[1]
-  // where only all digits together are counted, there is no point
+  // a pattern that only counts all digits together has no part for the point
   const behind = /\\\.\??\\d\{0,(\d+)\}0\*\$/.exec(rest)?.[1] ?? (whole === undefined ? whole : '0')
   if (behind === undefined) return {}
   const decimals = Number(behind)

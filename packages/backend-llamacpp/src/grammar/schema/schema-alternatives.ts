@@ -8,17 +8,17 @@ import type { Conjunction, Place } from './schema-document.js'
 import type { SchemaObject } from './schema-keywords.js'
 
 const mostAlternatives = 512
-/** More ways are looked at for those that nothing can fulfil, as chains of `if` have many. */
+/** If there are more ways than this, those that no value can fulfil are removed, as chains of `if` have many. */
 const few = 8
-/** On more properties the schemas are not told apart: all that is asked for is there. */
+/** If more properties than this have `dependentRequired`, all properties that they require are always written. */
 const mostDependent = 4
 
 type Ways = readonly Conjunction[]
 
 /**
- * Every way to fulfil all of these schemas at once: `$ref` and `allOf` add schemas to a way, `anyOf`,
- * `oneOf`, `if` and what depends on properties make several ways. What is left to be kept to in each is
- * the other keywords of the schemas in it. No way: nothing is valid.
+ * All ways to fulfil these schemas at once: `$ref` and `allOf` add schemas to a way; `anyOf`, `oneOf`, `if` and the
+ * `dependent…` keywords make several ways. In each way only the other keywords of its schemas remain to be fulfilled.
+ * If there is no way, no value is valid.
  * @throws CllmError `invalid_constraint`
  */
 export function alternativesOf(all: Conjunction): Conjunction[] {
@@ -29,7 +29,7 @@ export function alternativesOf(all: Conjunction): Conjunction[] {
   return ways
 }
 
-/** Where values are listed, those that all schemas allow are the one way. */
+/** If a schema lists values, the only way: the listed values that all schemas allow. */
 function valuesOf(all: Conjunction): Conjunction[] | undefined {
   const [first] = all
   if (first === undefined || (all.length === 1 && !isCombined(first))) return undefined
@@ -48,7 +48,7 @@ const combining = ['allOf', 'anyOf', 'oneOf', 'not', 'if', '$ref', '$dynamicRef'
 const isCombined = ({ schema }: Place): boolean =>
   typeof schema !== 'boolean' && combining.some((keyword) => schema[keyword] !== undefined)
 
-/** The ways to fulfil a schema, to which these pointers have led. */
+/** The ways to fulfil a schema, which was reached by these pointers. */
 function waysOf(place: Place, trail: readonly string[]): Ways {
   const { schema } = place
   if (schema === true) return [[]]
@@ -81,13 +81,13 @@ function goOn(place: Place, trail: readonly string[], kind: '' | '^'): readonly 
   return [...trail, pointer + kind]
 }
 
-/** The ways not to fulfil a schema, or as many as are known. */
+/** The known ways not to fulfil a schema. */
 function negated(place: Place, trail: readonly string[]): Ways {
   const { schema } = place
   if (schema === true) return []
   if (schema === false) return [[]]
   const inner = goOn(place, trail, '^')
-  // each says of all elements before it that they are there
+  // the negation of each element repeats all elements before it
   const before = schema.prefixItems?.length ?? 0
   place.spend(place.size + ((before * before) >> 1))
   const direct = negationsOf(schema).flatMap((made, index) =>
@@ -97,7 +97,7 @@ function negated(place: Place, trail: readonly string[]): Ways {
   return [...direct, ...referred]
 }
 
-/** What a `not` or the other side of an `if` asks for. */
+/** The ways to fulfil a `not`, or not to fulfil the condition of an `if`. */
 function not(place: Place, keyword: 'not' | 'if', trail: readonly string[]): Ways {
   const unwanted = place.child(keyword)
   const ways = negated(unwanted, trail)
@@ -119,7 +119,7 @@ function conditional(place: Place, schema: SchemaObject, trail: readonly string[
   ]
 }
 
-/** For each property on which something depends: without it, or with it and the rest. */
+/** For each property with a `dependent…` keyword, the ways without it, or with it and what it requires. */
 function dependent(
   place: Place,
   { dependentRequired = {}, dependentSchemas = {} }: SchemaObject,
@@ -150,7 +150,7 @@ function oneWay(place: Place, count: number, trail: readonly string[]): Ways {
   const branches = Array.from({ length: count }, (_, index) => place.child('oneOf', index))
   const own = (branch: Place): Ways => waysOf(branch, trail)
   const { compared } = place.document
-  // inside one of them all are taken, which may be more than there are: enough to tell them apart
+  // inside one of the alternatives all are taken, valid or not, which is enough to compare them
   if (compared.has(place)) {
     compared.set(place, true)
     return branches.flatMap((branch) => own(branch))
@@ -182,7 +182,7 @@ function oneWay(place: Place, count: number, trail: readonly string[]): Ways {
   )
 }
 
-/** The ways not to fulfil another alternative: without a property that it asks for, if there is one. */
+/** The ways not to fulfil another alternative: if possible, just without a property that it requires. */
 function without(branch: Place, other: Place, trail: readonly string[]): Ways {
   const name = missingName([branch], [other])
   if (name === undefined) return negated(other, trail)
@@ -191,7 +191,7 @@ function without(branch: Place, other: Place, trail: readonly string[]): Ways {
 
 /** The pairs of alternatives that may both be valid. */
 function overlaps(place: Place, branches: readonly Place[]): (readonly [number, number])[] {
-  // what is required beside the alternatives is so in each
+  // properties required beside the alternatives are required in each
   const { required } = place.schema as SchemaObject
   const beside: Conjunction =
     required === undefined ? [] : [place.implied('required', { required })]
@@ -215,7 +215,7 @@ function product(place: Place, left: Ways, right: Ways): Conjunction[] {
   return left.flatMap((one) => right.map((other) => [...new Set([...one, ...other])]))
 }
 
-/** Whether there may be values for all properties that must come. */
+/** Whether there may be values for all required properties. */
 function isPossible(way: Conjunction): boolean {
   if (!hasType(way)) return false
   const required = new Set(way.flatMap(({ schema }) => (schema as SchemaObject).required ?? []))
@@ -228,7 +228,7 @@ function isPossible(way: Conjunction): boolean {
   })
 }
 
-/** Without the ways whose schemas name types that exclude each other. */
+/** Leaves out the ways whose schemas have types that exclude each other. */
 const possible = (ways: Ways): Ways => ways.filter((way) => hasType(way))
 
 function hasType(way: Conjunction): boolean {

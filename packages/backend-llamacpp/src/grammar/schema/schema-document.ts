@@ -7,7 +7,7 @@ import { readDialects } from './read-dialects.js'
 import { keywordsSchema, type SchemaObject } from './schema-keywords.js'
 import { below, escapedStep, SchemaReferences } from './schema-references.js'
 
-/** A schema of a document and where it is: as a JSON pointer in a URI fragment. */
+/** A schema in a document, with its place as a JSON pointer in a URI fragment. */
 export class Place {
   readonly #children = new Map<string, Place>()
   #referred: readonly Place[] | undefined
@@ -16,21 +16,21 @@ export class Place {
     readonly document: SchemaDocument,
     readonly pointer: string,
     readonly schema: boolean | SchemaObject,
-    /** Names and elements that its keywords list, which a look at it may go over. */
+    /** The number of names and elements in its keywords, as a measure of the work on it. */
     readonly size: number,
   ) {}
 
-  /** Whether it is made of another one: nothing else has `^` in its pointer. */
+  /** Whether the schema was derived from another one: only then its pointer contains `^`. */
   get isImplied(): boolean {
     return this.pointer.includes('^')
   }
 
-  /** Counts work on it. */
+  /** Spends steps of the budget on this schema. */
   spend(steps: number): void {
     this.document.budget.spend(steps, this.pointer)
   }
 
-  /** The schema inside it that these names and indexes lead to. */
+  /** The schema inside this one at these names and indexes. */
   child(...path: readonly (string | number)[]): Place {
     return entryOf(this.#children, path.join('\0'), () => {
       const { pointer, value } = below({ pointer: this.pointer, value: this.schema }, path)!
@@ -38,20 +38,20 @@ export class Place {
     })
   }
 
-  /** The schema that one of its keywords holds, if it has that keyword. */
+  /** The schema in one of its keywords; none if it does not have that keyword. */
   own(keyword: keyof SchemaObject): readonly Place[] {
     return Object.hasOwn(this.schema as SchemaObject, keyword) ? [this.child(keyword)] : []
   }
 
   /**
-   * One that it implies, checked.
-   * @param name - what nothing else is called that it implies
+   * Checks a schema that is derived from this one.
+   * @param name - a name that is unique among the schemas derived from this one
    */
   implied(name: string | number, schema: unknown): Place {
     return this.document.place(`${this.pointer}^${name}`, schema)
   }
 
-  /** The schemas that its references mean. */
+  /** The schemas that its references lead to. */
   get referred(): readonly Place[] {
     return (this.#referred ??= (['$ref', '$dynamicRef'] as const).flatMap((keyword) => {
       const reference = (this.schema as SchemaObject)[keyword]
@@ -60,15 +60,15 @@ export class Place {
   }
 }
 
-/** Schemas that all hold at once. */
+/** Schemas that must all be fulfilled at once. */
 export type Conjunction = readonly Place[]
 
-/** Where the first of some schemas is, to say where a problem is; the whole where there is none. */
+/** The pointer of the first of some schemas, for error messages; `#` if there is none. */
 export function whereOf([first]: Conjunction): string {
   return first?.pointer ?? '#'
 }
 
-/** Where a keyword is that some of the schemas have. */
+/** The pointer of a keyword in the first schema that has it; `#` if none has it. */
 export function pointerOf(
   { places }: { readonly places: Conjunction },
   keyword: keyof SchemaObject,
@@ -77,32 +77,32 @@ export function pointerOf(
   return place === undefined ? '#' : `${place.pointer}/${keyword}`
 }
 
-/** Makes rules of the schemas inside a schema; the same schemas have one rule, so that recursion ends. */
+/** Makes the rules of schemas. The same schemas share one rule, so that recursion ends. */
 export interface RuleCompiler {
   readonly writer: GbnfWriter
   readonly document: SchemaDocument
   /** The rule for values valid by all of these schemas; undefined if there are none. */
   compile(all: Conjunction): string | undefined
-  /** What is made of the same facts once; what cannot be made is refused each time. */
+  /** Returns the rule of a key, which is only made once; errors of `make` are thrown each time. */
   once(key: string, pointer: string, make: () => string | undefined): string | undefined
-  /** Strings that hold the text of a value valid by all of these schemas; undefined if there are none. */
+  /** The rule for strings with the text of a value valid by all of these schemas; undefined if there are none. */
   quoted(all: Conjunction): string | undefined
 }
 
-/** Steps of a schema that is looked at for the first time. */
+/** Steps to check a schema, when it is first used. */
 const checkSteps = 50
-/** Steps of each element that is checked: one that is wrong takes some microseconds. */
+/** Steps to check each element: an invalid one takes a few microseconds. */
 const elementSteps = 8
 
-/** A schema with all that it holds. Each part is checked when it is first looked at. */
+/** A schema with all schemas inside it. Each part is checked when it is first used. */
 export class SchemaDocument {
   readonly #places = new Map<string, Place>()
   readonly #patterns = new Map<string, LinearPattern>()
-  /** Schemas whose alternatives are being compared; true: what is inside one of them has asked for them all. */
+  /** Schemas whose alternatives are being compared; true: meanwhile, a schema inside one has asked for all of them. */
   readonly compared = new Map<Place, boolean>()
   #references: SchemaReferences | undefined
 
-  /** @param alternativesOf - finds every way to fulfil schemas */
+  /** @param alternativesOf - finds all ways to fulfil schemas at once */
   constructor(
     private readonly schema: JsonSchema,
     readonly alternativesOf: (all: Conjunction) => Conjunction[],
@@ -124,7 +124,7 @@ export class SchemaDocument {
     return this.place('#', this.schema)
   }
 
-  /** The schema that a reference in another one means. */
+  /** The schema that a reference in another one leads to. */
   resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
     place.spend(1 + (reference.length >> 3))
     this.#references ??= new SchemaReferences(this.schema, this.budget.at('#'))
@@ -133,8 +133,8 @@ export class SchemaDocument {
   }
 
   /**
-   * A part of the schema, or one that a part implies, checked.
-   * @param pointer - of one that is implied: that of the part, ^ and what nothing else is called
+   * Checks a part of the schema, or one derived from a part; returns the same object each time.
+   * @param pointer - for a derived schema the pointer of the part, followed by ^ and a unique name
    */
   place(pointer: string, value: unknown): Place {
     return entryOf(this.#places, pointer, () => {
@@ -145,7 +145,7 @@ export class SchemaDocument {
   }
 }
 
-/** What is listed in a schema, those inside it aside, and the steps to check it. */
+/** The number of entries in a schema's keywords, without the schemas inside, and the steps to check them. */
 function sizeOf(value: unknown): { readonly size: number; readonly steps: number } {
   if (typeof value !== 'object' || value === null) return { size: 0, steps: 0 }
   const all = Object.entries(value)
@@ -160,7 +160,7 @@ function sizeOf(value: unknown): { readonly size: number; readonly steps: number
   return { size, steps }
 }
 
-/** Names, and the names that each of them asks for. */
+/** Counts names, and the names that each of them requires. */
 const countOf = (map: object): number =>
   Object.values(map).reduce((sum, one) => sum + (Array.isArray(one) ? 1 + one.length : 1), 0)
 
@@ -176,7 +176,7 @@ function checked(pointer: string, value: unknown): boolean | SchemaObject {
   throw refusedSchema(`${pointer}${path}`, issue.message)
 }
 
-/** With types as a list, and a `const` as the only value of `enum`. */
+/** Writes `type` as a list, and `const` as the only value of `enum`. */
 function inShort(read: Readonly<Record<string, unknown>>): SchemaObject {
   const { type, const: only, ...schema }: Record<string, unknown> = read
   if (type !== undefined) schema['type'] = typeof type === 'string' ? [type] : type
@@ -188,7 +188,7 @@ function inShort(read: Readonly<Record<string, unknown>>): SchemaObject {
   return schema
 }
 
-/** The text of a JSON value that only equal values have. */
+/** Writes a JSON value such that only equal values have the same text. */
 export function canonicalJson(value: unknown): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'undefined'
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join()}]`

@@ -11,22 +11,22 @@ const schemas = z.array(schema).min(1)
 const namedSchemas = z.record(z.string(), schema)
 const text = z.string()
 
-/** In schemas that are made of others: as `properties`, but other properties are as free as they were. */
+/** In derived schemas: like `properties`, but leaves other properties as free as they were. */
 export const impliedProperties = '\0properties'
 
-/** A type that a schema can name. */
+/** A name of a type in schemas. */
 export type TypeName = (typeof typeNames)[number]
 
 /** The types that values have; integers are numbers. */
 export type ValueType = Exclude<TypeName, 'integer'>
 
-/** A keyword of JSON schema that output is kept to. */
+/** A supported keyword of JSON schema. */
 export interface SchemaKeyword {
-  /** What its value must be. */
+  /** Checks the keyword's value. */
   readonly value: z.ZodType
-  /** For the documentation. */
+  /** The description in the documentation. */
   readonly note: string
-  /** The type that it implies where `type` is missing. */
+  /** The type that the keyword implies if `type` is missing. */
   readonly of?: ValueType | undefined
 }
 
@@ -43,7 +43,7 @@ const formatNames = Object.keys(formats)
   .map((name) => `\`${name}\``)
   .join(', ')
 
-/** Every keyword that output is kept to; `docs/structured-output.md` is made from this table. */
+/** All supported keywords; `docs/structured-output.md` is generated from this table. */
 export const schemaKeywords = {
   type: keyword(
     z.union([typeName, z.array(typeName).min(1)], {
@@ -165,7 +165,7 @@ const rows: readonly (readonly [string, SchemaKeyword])[] = [
   [impliedProperties, ofObjects(namedSchemas, '')],
 ]
 
-/** The type of values that each keyword is about, for those that are about one. */
+/** The type of values that each keyword applies to; undefined: to values of all types. */
 export const typesOfKeywords: ReadonlyMap<string, ValueType | undefined> = new Map(
   rows.map(([name, { of }]) => [name, of]),
 )
@@ -173,13 +173,12 @@ export const typesOfKeywords: ReadonlyMap<string, ValueType | undefined> = new M
 const holding = (...kinds: readonly z.ZodType[]): string[] =>
   rows.flatMap(([name, { value }]) => (kinds.includes(value) ? [name] : []))
 
-/** Keywords that hold one schema or a list of them, and those that hold schemas by name, of older drafts too. */
+/** The keywords that contain one schema or a list, and those that contain schemas by name, including older drafts'. */
 export const holders = ['additionalItems', ...holding(schema, schemas)]
 export const maps = ['$defs', 'definitions', 'dependencies', ...holding(namedSchemas)]
 
 /**
- * Checks the keywords of one schema, not those of the schemas inside it. What is no keyword of JSON
- * schema's is an annotation.
+ * Checks the keywords of one schema, without those of the schemas inside it. Unknown keywords are annotations.
  */
 export const keywordsSchema = z.object(
   Object.fromEntries(rows.map(([name, { value }]) => [name, value.optional()])),
@@ -191,7 +190,7 @@ type Values = {
   >
 }
 
-/** The keywords of a schema that was checked: of types there is a list, and a `const` is in `enum`. */
+/** A checked schema: `type` is always a list, and a `const` became an `enum`. */
 export interface SchemaObject extends Omit<Values, 'const' | 'type'> {
   readonly type?: readonly TypeName[]
   readonly [impliedProperties]?: Readonly<Record<string, unknown>>

@@ -2,28 +2,28 @@ import type { JsonSchema } from '@cllm/core'
 import { refusedSchema, type Spend } from '../refuse.js'
 import { holders, maps } from './schema-keywords.js'
 
-/** A part of the schema and where it is, as a JSON pointer in a URI fragment. */
+/** A part of the schema, with its place as a JSON pointer in a URI fragment. */
 interface Target {
   readonly pointer: string
   readonly value: unknown
 }
 
-/** A part with an address of its own. */
+/** A part of the schema with its own address (`$id`). */
 interface Resource extends Target {
   readonly uri: string
 }
 
-/** To read the address of a schema. */
+/** Steps to parse the address of a schema. */
 const addressSteps = 20
-/** What a schema without an address of its own is at. */
+/** The address of a schema that does not have its own. */
 const nowhere = 'schema:///'
 
-/** Where the references of a schema lead: by JSON pointers, `$id`, `$anchor` and `$dynamicAnchor`. */
+/** Resolves the references of a schema: by JSON pointers, `$id`, `$anchor` and `$dynamicAnchor`. */
 export class SchemaReferences {
   readonly #root: Target
   readonly #resources: Resource[]
   readonly #anchors = new Map<string, Target>()
-  /** How many resources have a dynamic anchor of that name. */
+  /** The number of schemas with a dynamic anchor, by its name. */
   readonly #dynamic = new Map<string, number>()
 
   constructor(
@@ -36,8 +36,8 @@ export class SchemaReferences {
   }
 
   /**
-   * Where a reference leads.
-   * @param pointer - of the schema that has it
+   * Returns the part that a reference leads to.
+   * @param pointer - the pointer of the schema that contains the reference
    * @throws CllmError `invalid_constraint`
    */
   resolve(pointer: string, reference: string, keyword: '$ref' | '$dynamicRef'): Target {
@@ -49,7 +49,7 @@ export class SchemaReferences {
     let resource: Resource | undefined = this.#resourceOf(pointer)
     if (address !== '') {
       const uri = addressOf(address, resource.uri)
-      // a schema may have the address of the whole under two names
+      // the last one wins, as a schema inside may have the same address as the whole
       resource = this.#resources.findLast((one) => one.uri === uri)
     }
     if (resource === undefined) {
@@ -71,7 +71,7 @@ export class SchemaReferences {
       .split('/')
       .slice(1)
       .map((step) => unescapedStep(at, step))
-    // tools that give names to schemas by $id mean pointers from the root
+    // some tools write $id as a mere name, and pointers from the root
     const found = below(resource, steps) ?? below(this.#root, steps)
     if (found === undefined) throw refusedSchema(at, `there is nothing at ${reference}`)
     return found
@@ -85,7 +85,7 @@ export class SchemaReferences {
     )!
   }
 
-  /** @param trail - the steps to the value, the same list for all */
+  /** @param trail - the steps to the value; all calls share the list */
   #collect(value: unknown, trail: string[], base: string): void {
     if (typeof value !== 'object' || value === null) return
     this.spend(1)
@@ -110,7 +110,7 @@ export class SchemaReferences {
     }
   }
 
-  /** The address that a schema has. */
+  /** Adds a schema's address and anchors, if any; returns the address that applies inside it. */
   #add(schema: Readonly<Record<string, unknown>>, trail: readonly string[], base: string): string {
     const { $id, $anchor, $dynamicAnchor } = schema
     if (![$id, $anchor, $dynamicAnchor].some((one) => typeof one === 'string')) return base
@@ -119,7 +119,7 @@ export class SchemaReferences {
     const pointer = `#${trail.map((step) => `/${escapedStep(step)}`).join('')}`
     const target: Target = { pointer, value: schema }
     if (typeof $id === 'string') {
-      // addresses are read by rules of their own
+      // parsing a URL takes longer than other steps
       this.spend(addressSteps)
       if ($id.startsWith('#')) this.#anchors.set(`${base}${$id}`, target)
       else {
@@ -136,7 +136,7 @@ export class SchemaReferences {
   }
 }
 
-/** What these names and indexes lead to. */
+/** The part at these names and indexes; undefined: there is none. */
 export function below(from: Target, steps: readonly (string | number)[]): Target | undefined {
   let { value, pointer } = from
   for (const step of steps) {
@@ -147,7 +147,7 @@ export function below(from: Target, steps: readonly (string | number)[]): Target
   return { value, pointer }
 }
 
-/** A name or index as a step of a JSON pointer in a URI fragment. */
+/** Escapes a name or index as a step of a JSON pointer in a URI fragment. */
 export function escapedStep(step: string | number): string {
   if (/[\ud800-\udfff]/u.test(String(step))) {
     throw refusedSchema('#', `${JSON.stringify(step)} holds half of a surrogate pair`)

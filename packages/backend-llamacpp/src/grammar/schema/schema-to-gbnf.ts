@@ -14,16 +14,16 @@ import { listedValues } from './is-valid.js'
 import { type SchemaObject, typesOfKeywords, type ValueType } from './schema-keywords.js'
 
 /**
- * A grammar whose every text is JSON that is valid by the schema. It may allow less than the schema
- * (members come in the schema's order, whitespace is bounded), never more, but that free elements of
- * `uniqueItems` may come again: what cannot be kept to is refused.
+ * Writes a grammar whose texts are all JSON that is valid by the schema. It may allow less than the schema (members
+ * come in the schema's order, whitespace is bounded), but never more, except that free elements of `uniqueItems` may
+ * repeat. Refuses a schema that no grammar can guarantee.
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
 export function schemaToGbnf(schema: JsonSchema, around: Omit<EitherJson, 'schema'> = {}): string {
   return grammarText((writer) => either(writer, { ...around, schema }))
 }
 
-/** The kinds share the budget, as there may be one for each of many tools. */
+/** Writes alternatives, such as one for each of many tools; they share the budget. */
 function either(writer: GbnfWriter, kinds: EitherJson): string {
   const budget = new SchemaBudget()
   const bodies: string[] = []
@@ -39,7 +39,7 @@ function either(writer: GbnfWriter, kinds: EitherJson): string {
 
 const gapRule = (writer: GbnfWriter): string => writer.rule(String.raw`[ \t\n]{0,3}`)
 
-/** The JSON between what stands before and behind it, and further JSON of the same kind. */
+/** Writes the texts before and behind the JSON value, and further values of the same kind. */
 function surrounded(
   writer: GbnfWriter,
   value: string,
@@ -54,19 +54,19 @@ function surrounded(
 }
 
 /**
- * The grammar of the text after a trigger.
+ * Writes the grammar of the text after a trigger.
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
 export function triggeredGbnf(kinds: EitherJson): string {
   return grammarText((writer) => `${gapRule(writer)} ${writer.rule(either(writer, kinds))}`)
 }
 
-/** A grammar of JSON objects. */
+/** Writes a grammar of all JSON objects. */
 export function jsonGbnf(): string {
   return grammarText((writer) => jsonRule(writer, 'object'))
 }
 
-/** Chooses the rule of each type of value that schemas allow. */
+/** Compiles schemas to rules, one for each type of value that they allow. */
 class SchemaCompiler implements RuleCompiler {
   readonly #rules = new Map<string, string | undefined>()
   readonly #made = new Map<string, string | undefined>()
@@ -74,7 +74,7 @@ class SchemaCompiler implements RuleCompiler {
   readonly #used = new Set<string>()
   #names = 0
 
-  /** @param prefix - of its rules' names, where another schema has rules in the same grammar */
+  /** @param prefix - the prefix of its rules' names, as other schemas may have rules in the same grammar */
   constructor(
     readonly document: SchemaDocument,
     readonly writer: GbnfWriter,
@@ -101,7 +101,7 @@ class SchemaCompiler implements RuleCompiler {
         return this.#bodies(way)
       } catch (error) {
         if (!isOfStrings(error)) throw error
-        // an alternative is left out where there is another one: narrower, and valid
+        // if there is another alternative, this one is left out: the grammar is narrower, but still valid
         problem ??= error
         return []
       }
@@ -139,7 +139,7 @@ class SchemaCompiler implements RuleCompiler {
     return value && `"\\"" ${quoteGrammar(this.writer, inner, value)} "\\""`
   }
 
-  /** What is valid in one way, by types. */
+  /** The rules of the values that are valid in one way, by type. */
   #bodies(way: Facts): string[] {
     if (way.places.length === 0) return [jsonRule(this.writer, 'value')]
     const texts = listedValues(way)?.map((value) => JSON.stringify(value))
@@ -150,7 +150,7 @@ class SchemaCompiler implements RuleCompiler {
 
 type MakeRule = (compiler: RuleCompiler, facts: Facts) => string | undefined
 
-/** The rules of the values that are allowed, by their type; undefined: there are none. */
+/** By type: makes the rule of the allowed values; undefined: there are none. */
 const makers: Readonly<Record<ValueType, MakeRule>> = {
   object: objectRule,
   array: arrayRule,
