@@ -6,10 +6,10 @@ import { jsonRule, writeMembers } from './json-rules.js'
 import { digitsWithin } from './decimals.js'
 import { checkCount } from './string-rule.js'
 
-/** This many elements are told apart in arrays that have each at most once. */
+/** The most different elements of an array with `uniqueItems` that are written so that none repeats. */
 const mostUnique = 200
 
-/** The arrays that are allowed as GBNF, or undefined when there is none. */
+/** Writes the allowed arrays as GBNF; undefined if there are none. */
 export function arrayRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
   checkCount(facts, 'minItems')
@@ -40,7 +40,7 @@ export function arrayRule(compiler: RuleCompiler, facts: Facts): string | undefi
   return min === 0 ? `"[" ws (${all} ws)? "]"` : `"[" ws ${all} ws "]"`
 }
 
-/** The rules of the elements by position and of all further ones, up to where none can be. */
+/** The rules of the elements by position, up to one that cannot be written, and of all further ones. */
 function rulesOf(compiler: RuleCompiler, { prefix, items, maxItems }: Facts) {
   const elements: string[] = []
   for (const conjunction of prefix.slice(0, maxItems)) {
@@ -51,7 +51,7 @@ function rulesOf(compiler: RuleCompiler, { prefix, items, maxItems }: Facts) {
   return { elements, item: maxItems > elements.length ? compiler.compile(items) : undefined }
 }
 
-/** Elements that can be told one by one, of arrays that have each at most once. */
+/** The possible elements of an array with `uniqueItems`, if they can be listed one by one. */
 function uniqueElements({ prefix, items }: Facts): readonly string[] | undefined {
   if (prefix.length > 0 || items.length === 0) return undefined
   const texts: string[] = []
@@ -71,7 +71,7 @@ function uniqueElements({ prefix, items }: Facts): readonly string[] | undefined
   return distinct.length <= mostUnique ? distinct : undefined
 }
 
-/** The integers of a narrow range; undefined where there may be other values. */
+/** The integers of a narrow range; undefined if there may be other values. */
 function integersOf(facts: Facts): readonly string[] | undefined {
   const { types, isInteger, multiples, minimum, maximum } = facts
   const isOther = types?.length !== 1 || types[0] !== 'number' || !isInteger || multiples.length > 0

@@ -5,16 +5,16 @@ import type { Amount } from '../gbnf/gbnf-reader.js'
 import type { Spend } from '../refuse.js'
 
 /**
- * JSON itself. Whitespace is bounded, so that no model can go on with it for ever: at most one blank,
- * or one line break with its indentation. Numbers have at most 15 digits, which a double keeps, and
- * characters are never halves of surrogate pairs.
+ * The rules of JSON. Whitespace is bounded, so that no model can write it for ever: at most one space, or one line
+ * break with its indentation. Numbers have at most 15 digits, which a double keeps, and characters are never halves of
+ * surrogate pairs.
  */
 const rules: Readonly<Record<string, string>> = {
   ws: String.raw`" "? | "\n" " "{0,32}`,
   char:
     String.raw`[\x20-\x21\x23-\x5b\x5d-\ud7ff\ue000-\U0010ffff] | ` +
     String.raw`"\\" (["\\/bfnrt] | "u" ([0-9a-cA-Ce-fE-F] hex hex hex | [dD] [0-7] hex hex))`,
-  // what whoever trims a text leaves
+  // characters that trimming a text does not remove
   solid: `${oneOf(difference(plainCharacters, spaces))} | "\\\\" ["\\\\/]`,
   hex: '[0-9a-fA-F]',
   string: String.raw`"\"" char* "\""`,
@@ -27,7 +27,7 @@ const rules: Readonly<Record<string, string>> = {
   array: '"[" ws (value ("," ws value)* ws)? "]"',
 }
 
-/** Makes sure that the writer has one of JSON's rules, with those that it names, and returns its name. */
+/** Adds one of JSON's rules, with the rules that it refers to, unless the writer has it; returns its name. */
 export function jsonRule(writer: GbnfWriter, name: string): string {
   const body = rules[name]
   if (body === undefined || writer.has(name)) return name
@@ -37,15 +37,15 @@ export function jsonRule(writer: GbnfWriter, name: string): string {
 }
 
 /**
- * One of several texts as GBNF, with what texts begin with in common written once: llama.cpp follows
- * each alternative by itself.
+ * Writes one of several texts as GBNF. Common beginnings are only written once, as llama.cpp follows each alternative
+ * separately.
  */
 export function choiceRule(writer: GbnfWriter, texts: readonly string[]): string {
   const distinct = Array.from(new Set(texts), (text) => Array.from(text))
   return rest(writer, distinct, 0)
 }
 
-/** What the texts have from the character `from` on; up to there they are the same. */
+/** Writes the rests of texts from the character `from` on; before it, they are the same. */
 function rest(writer: GbnfWriter, texts: readonly (readonly string[])[], from: number): string {
   const groups = new Map<string, (readonly string[])[]>()
   for (const text of texts) {
@@ -61,16 +61,16 @@ function rest(writer: GbnfWriter, texts: readonly (readonly string[])[], from: n
   return parts.join(' | ')
 }
 
-/** Something between commas that may be written. */
+/** A property or an element between commas. */
 export interface Member {
   readonly rule: string
   readonly isRequired: boolean
 }
 
 /**
- * Members in their order, each optional one or not, then any number of others, as GBNF; undefined when
- * there is no way to write as many. Rules are made with and without the comma in front, which comes
- * before the choice between members, so that a text has few readings.
+ * Writes members in their order, of which optional ones may be left out, then any number of others, as GBNF; undefined
+ * if `min` to `max` members cannot be written. The comma comes before the choice between members, so that a text has
+ * few readings.
  */
 export function writeMembers(
   writer: GbnfWriter,
@@ -83,15 +83,15 @@ export function writeMembers(
   const known = new Map<string, string | undefined>()
   const lastRequired = members.findLastIndex(({ isRequired }) => isRequired)
 
-  /** Whether nothing needs to follow when all members before `index` were seen and `written` of them came. */
+  /** Whether no more members are needed if all before `index` were considered and `written` were written. */
   const canEnd = (index: number, written: number): boolean => written >= min && index > lastRequired
 
-  /** One member at least, from `index` on; undefined when none can come. */
+  /** Writes at least one member from `index` on; undefined if none can come. */
   const next = (index: number, written: number): string | undefined => {
     if (written >= max) return undefined
     const most = written + (other === undefined ? members.length - index : Infinity)
     if (most < min) return undefined
-    // within the limits it does not matter how many there were
+    // while the limits are kept anyway, it does not matter how many members were written
     return entryOf(known, `${index} ${most <= max ? Math.min(written, min) : written}`, () => {
       spend(2)
       const member = members[index]
@@ -107,7 +107,7 @@ export function writeMembers(
     return without === undefined ? here : writer.rule(`${here} | ${without}`)
   }
 
-  /** What follows a member; empty: nothing. */
+  /** Writes what follows a member; empty: nothing follows. */
   const behind = (index: number, written: number): string | undefined => {
     const more = next(index, written)
     const isEnd = canEnd(index, written)
@@ -116,7 +116,7 @@ export function writeMembers(
   }
 
   const others = (written: number): string | undefined => {
-    // others may all have one name
+    // others may all have the same name, so only one of them counts
     if (other === undefined || written + 1 < min) return undefined
     const rest = writer.repeat(writer.rule(`"," ws ${other}`), 0, max - written - 1)
     return writer.rule(`${other} ${rest}`.trimEnd())

@@ -13,13 +13,13 @@ import {
 } from './decimals.js'
 import { choiceRule, jsonRule } from './json-rules.js'
 
-/** Further decimals allowed once a number is known to be in range. */
+/** The most further decimals after the digits that keep a number within its limits. */
 const furtherDigits = 6
 
-/** To write a range of numbers. */
+/** Steps to write a range of numbers. */
 const numberSteps = 50
 
-/** The numbers that are allowed as GBNF, or undefined when there is none that can be written. */
+/** Writes the allowed numbers as GBNF; undefined if none can be written. */
 export function numberRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { isInteger, minimum, maximum, multiples, places } = facts
   const pointer = whereOf(places)
@@ -41,7 +41,7 @@ function numbers(writer: GbnfWriter, facts: Facts, spend: Spend): string | undef
   const step = hasStep || isInteger ? commonStep(multiples, isInteger) : undefined
   const { decimals, further } =
     step === undefined ? fractionsOf(facts) : { decimals: step.decimals, further: 0 }
-  // beside an exclusive limit there are more decimals than it has, but other numbers may have fewer
+  // close to an exclusive limit numbers need more decimals than the limit, other numbers may have fewer
   const counts = Array.from({ length: decimals + 1 }, (_, count) => count)
   const parts = counts.slice(step === undefined ? 0 : -1).flatMap((count) => {
     const { low, high } = digitsWithin(facts, count)
@@ -49,7 +49,7 @@ function numbers(writer: GbnfWriter, facts: Facts, spend: Spend): string | undef
     const goesOn = further > 0 && count === decimals
     const write = (from: bigint, to: bigint, isLimit: boolean): readonly string[] => {
       if (!goesOn) return rules.between(from, to)
-      // A number goes away from zero with further digits, so the last step before a limit has none.
+      // Further digits move a number away from zero, so the last step before a limit gets none.
       const open = rules.between(from, isLimit ? to - 1n : to)
       const longer = open.map((text) => `(${text}) [0-9]{0,${further}}`)
       return isLimit && from <= to ? [...longer, ...rules.between(to, to)] : longer
@@ -67,9 +67,9 @@ function numbers(writer: GbnfWriter, facts: Facts, spend: Spend): string | undef
 }
 
 /**
- * The decimals that tell numbers from their limits, and how many more there may be; 0: they would be too many.
- * A limit with more decimals, such as 3.141592653589793, holds as the next number inside of it. One with more digits
- * before the point than are written, such as the largest double, is none.
+ * The decimals that are needed to keep numbers within their limits, and how many further ones are allowed; 0: there is
+ * no room for any. A limit with more decimals, such as 3.141592653589793, counts as the next number inside of it. A
+ * limit with more digits before the point than are ever written, such as the largest double, is ignored.
  */
 function fractionsOf({ minimum, maximum }: Bounds): { decimals: number; further: number } {
   const bounds = [minimum, maximum].filter((bound) => bound !== undefined)
@@ -81,29 +81,29 @@ function fractionsOf({ minimum, maximum }: Bounds): { decimals: number; further:
   )
   const left = precision - Math.max(1, ...wholes.filter((digits) => digits <= precision))
   const most = furtherDigits + 2
-  // of limits that leave no room for further ones, smaller numbers have more decimals
+  // if the limits leave no room for further decimals, only smaller numbers get more
   const decimals = left > needed ? Math.min(needed, most) : most
   return { decimals, further: Math.max(0, Math.min(furtherDigits, left - decimals)) }
 }
 
-/** This many multiples are listed one by one, where their digits have too many states. */
+/** The most multiples that are listed one by one if the states of their digits would be too many. */
 const mostListed = 1000n
-/** States of the digits at most: remainders times digits. */
+/** The most states of the digits: remainders times digits. */
 const mostStates = 600
-/** Each state has ten digits. */
+/** Steps for each state, which has ten digits. */
 const stateSteps = 10
 
 /**
- * Numbers, none negative, as GBNF, read digit by digit: the rules of what may follow are told apart by what the
- * digits so far leave of the limits, and by their remainder.
+ * Writes numbers that are not negative as GBNF, digit by digit: there is one rule for each combination of the digits
+ * that the limits still allow, and of the remainder of the digits so far.
  */
 class DigitRules {
   readonly #known = new Map<string, string | undefined>()
 
   /**
-   * @param decimals - digits behind the point
-   * @param step - that the numbers, without their points, are multiples of
-   * @param isExact - whether zeros at their end are all written; otherwise they may be left out
+   * @param decimals - the number of digits behind the point
+   * @param step - the numbers, without their points, are multiples of this
+   * @param isExact - whether all decimals are written; otherwise zeros at the end may be left out
    */
   constructor(
     private readonly writer: GbnfWriter,
@@ -113,7 +113,7 @@ class DigitRules {
     private readonly spend: Spend,
   ) {}
 
-  /** The multiples in a range, without their points, as alternatives; of too many those with the fewest digits. */
+  /** Writes the multiples in a range, without their points, as alternatives; of too many, those with few digits. */
   between(from: bigint, to: bigint): readonly string[] {
     const { decimals, step } = this
     if (from > to) return []
@@ -127,7 +127,7 @@ class DigitRules {
     return areFew ? this.#listed(first, to / step) : this.#within(from, short)
   }
 
-  /** What is a multiple of 1,000 is a multiple of 1 with three zeros. */
+  /** Writes multiples of, for example, 3,000 as multiples of 3 with three zeros. */
   #withZeros(from: bigint, to: bigint): readonly string[] {
     const zeros = /0*$/.exec(String(this.step))![0]
     const unit = BigInt(`1${zeros}`)
@@ -152,7 +152,7 @@ class DigitRules {
   #within(from: bigint, to: bigint): readonly string[] {
     const shortest = this.decimals + 1
     const found: (string | undefined)[] = []
-    /** Lengths of which all numbers are in the range. */
+    /** The lengths of which all numbers are in the range. */
     const whole: number[] = []
     const longest = Math.max(String(to).length, shortest)
     for (let length = Math.max(String(from).length, shortest); length <= longest; length++) {
@@ -172,7 +172,7 @@ class DigitRules {
     return found.filter((text) => text !== undefined && text !== '') as string[]
   }
 
-  /** All digits from these to those, both of one length, if they make a multiple of what is behind them. */
+  /** Writes the digits from `low` to `high`, of equal length, that make a multiple of the step behind `remainder`. */
   #from(low: string, high: string, remainder: number): string | undefined {
     const { length } = low
     if (length === 0) return remainder === 0 ? '' : undefined
@@ -192,13 +192,13 @@ class DigitRules {
     })
   }
 
-  /** Whether only zeros may follow, and these be left out. */
+  /** Whether only zeros may follow, which may be left out. */
   #endsIn(low: string, remainder: number): boolean {
     const rest = BigInt(remainder) * 10n ** BigInt(low.length)
     return !this.isExact && /^0*$/.test(low) && rest % this.step === 0n
   }
 
-  /** Some more digits before the point, and all behind it. */
+  /** Writes `min` to `max` more digits before the point, and all digits behind it. */
   #more(remainder: number, min: number, max: number): string | undefined {
     if (this.step === 1n) return this.#any(min, max)
     const { decimals } = this
@@ -211,7 +211,7 @@ class DigitRules {
     })
   }
 
-  /** Any digits: so many before the point, and all behind it; below 0: so many less of these. */
+  /** Writes `min` to `max` arbitrary digits before the point, and all behind it; a negative number: fewer of these. */
   #any(min: number, max: number): string {
     const { decimals } = this
     const point = max < 0 ? '' : '"."'
@@ -222,7 +222,7 @@ class DigitRules {
     return `${before} ${point === '' ? times(0, left) : `("." ${times(1, left)})?`}`.trim()
   }
 
-  /** The digits of a range with what may follow each. */
+  /** Writes the digits from `first` to `last`, with what may follow each. */
   #digits(
     [first, last]: readonly [number, number],
     remainder: number,

@@ -16,10 +16,10 @@ import { numberRule } from './number-rule.js'
 import { stringRule } from './string-rule.js'
 import { accepts, listedValues } from '../schema/is-valid.js'
 
-/** Further properties that must come are told apart by their first letters. */
+/** The most unnamed properties that must come: their names differ in the first letter. */
 const letters = 26
 
-/** The objects that are allowed as GBNF, or undefined when there is none. */
+/** Writes the allowed objects as GBNF; undefined if there are none. */
 export function objectRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer, document } = compiler
   const { required, properties, names } = facts
@@ -43,7 +43,7 @@ export function objectRule(compiler: RuleCompiler, facts: Facts): string | undef
   const missing = facts.minProperties - members.length
   if (missing > 0) {
     if (other === undefined) return undefined
-    // those behind them may all have one name, so that they are not counted
+    // unnamed properties may all have the same name, so all named ones are required to reach the minimum
     members = members.map(({ rule }) => ({ rule, isRequired: true }))
     members.push(...furtherMembers(compiler, facts, missing, other))
   }
@@ -52,7 +52,7 @@ export function objectRule(compiler: RuleCompiler, facts: Facts): string | undef
   return writeMembers(writer, ['{', '}'], members, other, count, spend)
 }
 
-/** Properties that are not named. */
+/** Writes properties that are not named. */
 function othersRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
   if (facts.patterned.size > 0) return patternedRule(compiler, facts)
@@ -63,13 +63,13 @@ function othersRule(compiler: RuleCompiler, facts: Facts): string | undefined {
     const key = freeKeys(compiler, facts)
     return key && writer.rule(`${key} ":" ws ${value}`)
   } catch (error) {
-    // there may be others that are named
+    // the object may still have named properties
     if (isOfStrings(error) && facts.properties.size > 0) return undefined
     throw error
   }
 }
 
-/** Properties whose names match patterns, and others where there may be some. */
+/** Writes properties whose names match patterns, and other ones if these are allowed. */
 function patternedRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
   const none = Array.from(facts.patterned.keys(), notPattern)
@@ -92,7 +92,7 @@ function patternedRule(compiler: RuleCompiler, facts: Facts): string | undefined
   }
 }
 
-/** Properties that are valid by all patterns' schemas, so that it does not matter which match. */
+/** Writes properties that are valid by the schemas of all patterns, so that it does not matter which patterns match. */
 function commonRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer, document } = compiler
   const pointer = pointerOf(facts, 'patternProperties')
@@ -108,7 +108,7 @@ function commonRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   return writer.rule(`"\\"" (${keys.join(' | ')}) "\\"" ":" ws ${value}`)
 }
 
-/** Properties without names of their own that must come, each with a name that no other has. */
+/** Writes unnamed properties that must come, each with a different name. */
 function furtherMembers(
   compiler: RuleCompiler,
   facts: Facts,
@@ -138,7 +138,7 @@ function furtherMembers(
   })
 }
 
-/** What no name begins with where a letter follows. */
+/** A prefix such that no name begins with it and a letter. */
 function freeStart(names: readonly string[]): string {
   let start = ''
   while (names.some((name) => name.startsWith(start) && /^[a-z]/.test(name.slice(start.length)))) {
@@ -147,7 +147,7 @@ function freeStart(names: readonly string[]): string {
   return start
 }
 
-/** Whether a schema of names is one of numbers, as zod has it for numeric keys: names then spell one. */
+/** Whether a schema of names is for numbers, which zod writes for numeric keys: names are then texts of numbers. */
 const isOfNumbers = ({ types = [] }: Facts): boolean =>
   types.includes('number') && !types.includes('string')
 
@@ -161,7 +161,7 @@ function acceptsName(names: Conjunction, name: string): boolean {
   })
 }
 
-/** The names that an `enum` or `const` allows; undefined where there is none. */
+/** The names that an `enum` or `const` lists; undefined if there is no list. */
 function listedNames(names: Conjunction): readonly string[] | undefined {
   if (names.length === 0) return undefined
   const listed: string[] = []
@@ -177,9 +177,9 @@ function listedNames(names: Conjunction): readonly string[] | undefined {
 }
 
 /**
- * Names of properties that are not named, as GBNF; undefined when there is none.
- * @param kept - patterns that they match
- * @throws CllmError `invalid_constraint`, one of strings where no automaton can follow the patterns
+ * Writes the names of unnamed properties as GBNF; undefined if there are none.
+ * @param kept - patterns that the names must match
+ * @throws CllmError `invalid_constraint`; from `refusedStrings` if no automaton can follow the patterns
  */
 function freeKeys(
   compiler: RuleCompiler,
@@ -212,7 +212,7 @@ function freeKeys(
   return keys.length === 0 ? undefined : writer.rule(keys.join(' | '))
 }
 
-/** Names that spell an integer. */
+/** Writes names that are the text of an integer. */
 function numericKeys(compiler: RuleCompiler, way: Facts): string | undefined {
   const digits = numberRule(compiler, { ...way, isInteger: true })
   return digits && `"\\"" ${digits} "\\""`
@@ -224,13 +224,13 @@ function isAnyText({ types, values, patterns, formats, minLength, maxLength }: F
   return isText && !hasRules && minLength === 0 && maxLength === Infinity
 }
 
-/** Names as a tree of their characters. */
+/** A node in a trie of names, by their characters. */
 interface Branch {
   readonly next: Map<number, Branch>
   isName: boolean
 }
 
-/** Every JSON string without escapes that is none of these names, as GBNF. */
+/** Writes all JSON strings without escapes, except these names, as GBNF. */
 function keyRule(writer: GbnfWriter, names: Iterable<string>): string {
   const root: Branch = { next: new Map(), isName: false }
   for (const name of names) {
@@ -244,7 +244,7 @@ function keyRule(writer: GbnfWriter, names: Iterable<string>): string {
   return writer.rule(`"\\"" ${rest(writer, root)}`)
 }
 
-/** What may follow in a key that has come so far, its closing quote included. */
+/** Writes what may follow in a key that has come as far as this node, including the closing quote. */
 function rest(writer: GbnfWriter, { next, isName }: Branch): string {
   const known: CodePointSet = union([...next.keys()].map((code) => [code, code] as const))
   const other = oneOf(difference(plainCharacters, known))

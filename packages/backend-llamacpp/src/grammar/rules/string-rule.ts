@@ -11,7 +11,7 @@ import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
 
 const anyLength: Amount = { min: 0, max: Infinity }
 
-/** The strings that are allowed as GBNF, or undefined when there is none. */
+/** Writes the allowed strings as GBNF; undefined if there are none. */
 export function stringRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
   const { minLength: min, maxLength: max, patterns } = facts
@@ -23,7 +23,7 @@ export function stringRule(compiler: RuleCompiler, facts: Facts): string | undef
       return compiler.quoted(facts.content)
     }
     if (min === 0 && max === Infinity) return jsonRule(writer, 'string')
-    // one rule for all strings of this length, which is much to look at
+    // one shared rule for all strings of this length, as it is large
     return writer.rule(`"\\"" ${untrimmed(writer, min, max)} "\\""`)
   }
   const pointer = pointerOf(facts, patterns.length === 0 ? 'format' : 'pattern')
@@ -31,7 +31,7 @@ export function stringRule(compiler: RuleCompiler, facts: Facts): string | undef
     const inner =
       alone(compiler, facts, pointer) ??
       insideOf(compiler, facts, [...patterns, ...named], pointer) ??
-      // a format is an annotation where a pattern says something else
+      // if a pattern contradicts the format, the format is only an annotation
       (patterns.length > 0 ? insideOf(compiler, facts, patterns, pointer) : undefined)
     return inner && `"\\"" ${inner} "\\""`
   } catch (error) {
@@ -43,8 +43,8 @@ export function stringRule(compiler: RuleCompiler, facts: Facts): string | undef
 }
 
 /**
- * Characters of a string with a length. Who asks for some often trims the text before they are counted,
- * which no schema says: so the first one and the last one that must come are no spaces.
+ * Writes the characters of a string with limits on its length. Validators often trim a text before they count, which
+ * the schema does not tell. So the first and the last required character are no spaces.
  */
 function untrimmed(writer: GbnfWriter, min: number, max: number): string {
   const char = jsonRule(writer, 'char')
@@ -55,7 +55,7 @@ function untrimmed(writer: GbnfWriter, min: number, max: number): string {
   return parts.filter((part) => part !== '').join(' ')
 }
 
-/** The widest strings of a format, where nothing else is said that they do not keep to. */
+/** Writes the widest strings of a format; undefined if there are other keywords that they do not fulfil. */
 function alone(compiler: RuleCompiler, facts: Facts, pointer: string): string | undefined {
   const [widest, narrower] = facts.formats.flatMap((format) => formatPatterns(format))
   const isAlone = facts.patterns.length === 0 && facts.formats.length === 1
@@ -69,7 +69,7 @@ function alone(compiler: RuleCompiler, facts: Facts, pointer: string): string | 
   )
 }
 
-/** Strings of a format whose texts match patterns that are more than an automaton can follow. */
+/** Writes strings of a format whose texts match the patterns, if no automaton can follow these. */
 function byFormat(compiler: RuleCompiler, facts: Facts, pointer: string): string | undefined {
   const spend = compiler.document.budget.at(pointer)
   for (const format of facts.formats) {
@@ -83,7 +83,7 @@ function byFormat(compiler: RuleCompiler, facts: Facts, pointer: string): string
   return undefined
 }
 
-/** What matches all of the patterns; undefined when nothing does. */
+/** Writes the strings that match all of the patterns; undefined if there are none. */
 function insideOf(
   compiler: RuleCompiler,
   { minLength: min, maxLength: max }: Facts,
@@ -99,17 +99,17 @@ function insideOf(
       const rule = () => patternRule(writer, only!, lengths, spend)
       return unlessProblem(rule, () => automatonRule(writer, patterns, { lengths, spend }))
     }
-    // what one of them says is not counted
+    // if one of the patterns keeps to the lengths by itself, the automaton need not count
     const counts = min > 0 || max < Infinity
     const keeps = counts && patterns.some((one) => keepsTo(one, lengths, spend))
     return automatonRule(writer, patterns, { lengths: keeps ? anyLength : lengths, spend })
   })
 }
 
-/** Whether all texts that match a pattern have such a length by themselves. */
+/** Whether all texts that match a pattern have a length within `lengths` anyway. */
 function keepsTo(pattern: string, lengths: Amount, spend: Spend): boolean {
   const writer = new GbnfWriter()
-  // a pattern of one repeated character is written with the counts that are asked for
+  // a pattern of one repeated character is written with the counts of `amount`: then the rules differ
   const within = (amount: Amount) => patternRule(writer, pattern, amount, spend)
   return unlessProblem(
     () => within(lengths) === within(anyLength),
@@ -117,7 +117,7 @@ function keepsTo(pattern: string, lengths: Amount, spend: Spend): boolean {
   )
 }
 
-/** @throws CllmError `invalid_constraint` for what cannot be counted to */
+/** @throws CllmError `invalid_constraint` if the number is too large to count to */
 export function checkCount(facts: Facts, keyword: 'minLength' | 'minItems'): void {
   const value = facts[keyword]
   if (value <= maximumRepetitions) return
