@@ -129,8 +129,9 @@ export class StateFolder implements SharedStateFiles {
   async write(head: StateHead, data: Uint8Array, instead?: FoundState) {
     if (this.whenClosing && !existsSync(this.options.folder)) return undefined
     const name = stateName(head, this.#secret)
-    const writing = async () => {
-      const { version } = instead ?? {}
+    const writing = async (removed: readonly string[]) => {
+      // An earlier version that was removed to make room is not one that another process has changed.
+      const version = removed.includes(name) ? undefined : instead?.version
       await writeStateFile(this.#path(name), head, data, this.#secret, this.#writer, version)
     }
     return await this.#attempt('cannot be written to', async (): Promise<WrittenState> => {
@@ -141,7 +142,7 @@ export class StateFolder implements SharedStateFiles {
       const { bytes, removed } = await this.#writer.run('clean', limits)
       const gone = [...removed]
       try {
-        await writing()
+        await writing(gone)
       } catch (error) {
         // A full disk is a limit of a cache, too: the least recently used files are removed for the new one.
         const mayGo = this.options.isKept !== true && codeOf(error) === 'ENOSPC'
@@ -149,7 +150,7 @@ export class StateFolder implements SharedStateFiles {
         const more = await this.#writer.run('clean', { ...limits, limitBytes: bytes })
         gone.push(...more.removed)
         this.#warn('those longest unused are removed', 'the disk is full')
-        await writing()
+        await writing(gone)
       }
       return { ...head, name, bytes: byteLength, removed: gone }
     })

@@ -93,7 +93,8 @@ function write(
     } finally {
       closeSync(file)
     }
-    if (instead !== undefined && versionOf(statSync(path)) !== instead) {
+    const found = instead === undefined ? undefined : statSync(path, { throwIfNoEntry: false })
+    if (instead !== undefined && (found === undefined || versionOf(found) !== instead)) {
       throw Object.assign(new Error('another process has changed it'), { code: changed })
     }
     renameSync(temporary, path)

@@ -137,6 +137,22 @@ t.test('two servers that change a conversation at once lose nothing', async (t) 
   t.same(warnings, [])
 })
 
+t.test('a change is kept where its earlier version is removed to make room for it', async (t) => {
+  const folder = t.testdir({})
+  const warnings: string[] = []
+  const logger = { ...silentLogger, warn: (_: object, text: string) => void warnings.push(text) }
+  const files = new StateFolder({ folder, limitBytes: 400 }, systemClock, logger)
+  const head = { key: 'any', scope: 'own', partial: false, tokens: [] }
+  await files.write(head, Buffer.alloc(200))
+  const found = await files.find(head)
+  t.match(await files.write(head, Buffer.alloc(300), found), { bytes: 300 })
+  const second = await files.find(head)
+  t.equal(second?.bytes, 300)
+  await files.remove(second!)
+  t.equal(await files.write(head, Buffer.alloc(200), second), undefined, 'removed elsewhere')
+  t.same(warnings, [])
+})
+
 t.test('an answer that ends after it was cancelled elsewhere is kept as cancelled', async (t) => {
   const { files } = memoryFiles()
   const clock = new SimulatedClock()
