@@ -39,9 +39,7 @@ function open(file: string | null, terminal: LogTerminal): Pick<LogLines, 'write
   if (file !== null) return LogLines.toFile(file)
   const { isTTY, destination = new LogLines() } = terminal
   if (!isTTY) return destination
-  return {
-    write: (text) => destination.write(`${readable(JSON.parse(text, plain) as Line)}\n`),
-  }
+  return { write: (text) => destination.write(`${readable(text)}\n`) }
 }
 
 /** Replaces control characters, which could control the terminal; a message may have line breaks. */
@@ -169,8 +167,9 @@ const levels: Readonly<Record<number, string>> = { 20: 'debug', 40: 'warning', 5
 const colours: Readonly<Record<number, number>> = { 40: 33, 50: 31 }
 const dim = (text: string): string => (text === '' ? '' : `\u001B[2m${text}\u001B[22m`)
 
-/** A line of the log for people: a time, what happened, and its fields; a request is one line. */
-function readable(line: Line): string {
+/** A line of the log, which is JSON, for people: a time, what happened, and its fields; a request is one line. */
+function readable(json: string): string {
+  const line = JSON.parse(json, plain) as Line
   const { level, time, pid: _, hostname: _host, msg = '', err, ...fields } = line
   const name = levels[level] ?? ''
   const at = dim(new Date(time).toTimeString().slice(0, 8))

@@ -26,16 +26,12 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
     new CllmError('policy_failed', `The policy "${policy.name}" made a wrong plan: ${what}`, {
       details: { policy: policy.name },
     })
-  const isWhole =
-    Array.isArray(plan?.admit) &&
-    Array.isArray(plan.preempt) &&
-    Array.isArray(plan.reject) &&
-    Array.isArray(plan.run)
-  if (!isWhole) throw wrong('it expects the lists admit, preempt, reject and run')
-  for (const list of [plan.run, plan.reject]) {
-    for (const entry of list) {
-      if (typeof entry?.id !== 'string') throw wrong('each entry of reject and run expects an id')
-    }
+  const lists: readonly unknown[] = [plan?.admit, plan?.preempt, plan?.reject, plan?.run]
+  if (!lists.every(Array.isArray)) {
+    throw wrong('it expects the lists admit, preempt, reject and run')
+  }
+  for (const entry of [...plan.run, ...plan.reject]) {
+    if (typeof entry?.id !== 'string') throw wrong('each entry of reject and run expects an id')
   }
   const { admit, reject } = plan
   // Most plans reject none.
