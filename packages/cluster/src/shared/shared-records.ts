@@ -121,18 +121,31 @@ redis.call('rename', KEYS[1], KEYS[2])
 redis.call('persist', KEYS[2])
 return 1`
 
-/** Bytes on the cluster's server, by id; at most 512 MB each. All methods throw `cluster_unavailable`. */
-export class SharedBlobs {
+/** What the cluster's server has of a kind under a key for each id. */
+export abstract class SharedKeys {
   readonly #prefix: string
 
-  /** @param name the kind of the bytes, such as `batch:content` */
+  /** @param name the kind, such as `batch:content` */
   constructor(
-    private readonly bus: RedisBus,
+    protected readonly bus: RedisBus,
     name: string,
   ) {
     this.#prefix = `${bus.store.prefix}${name}:`
   }
 
+  /** The key of an id on the server, such as for {@link WriteOptions.ifExists}. */
+  keyOf(id: string): string {
+    return this.#prefix + id
+  }
+
+  /** Removes the bytes or the results of an id, if there are any; results are not taken any more. */
+  async remove(id: string): Promise<void> {
+    await this.bus.command('DEL', this.keyOf(id))
+  }
+}
+
+/** Bytes on the cluster's server, by id; at most 512 MB each. All methods throw `cluster_unavailable`. */
+export class SharedBlobs extends SharedKeys {
   /**
    * Stores bytes, all or none.
    *
@@ -143,7 +156,7 @@ export class SharedBlobs {
     pieces: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
     { record, ifExists }: WriteOptions = {},
   ): Promise<boolean> {
-    const key = this.#prefix + id
+    const key = this.keyOf(id)
     const unfinished = `${key}.${randomBytes(8).toString('hex')}`
     await this.bus.command('SET', unfinished, '', 'EX', String(unfinishedSeconds))
     let length = 0
@@ -163,7 +176,7 @@ export class SharedBlobs {
 
   /** The bytes from `from` up to but excluding `to`. */
   async slice(id: string, from: number, to: number): Promise<Buffer> {
-    const words = ['GETRANGE', this.#prefix + id, String(from), String(to - 1)]
+    const words = ['GETRANGE', this.keyOf(id), String(from), String(to - 1)]
     return await this.bus.bytes(...words)
   }
 
@@ -178,12 +191,7 @@ export class SharedBlobs {
 
   /** The number of bytes. */
   async size(id: string): Promise<number> {
-    return Number(await this.bus.command('STRLEN', this.#prefix + id))
-  }
-
-  /** Removes the bytes, if they exist. */
-  async remove(id: string): Promise<void> {
-    await this.bus.command('DEL', this.#prefix + id)
+    return Number(await this.bus.command('STRLEN', this.keyOf(id)))
   }
 }
 
@@ -220,22 +228,7 @@ return 'open'`
  * Results of numbered pieces of work on the cluster's server. Each number keeps its first result, even if several
  * processes compute it. All methods throw `cluster_unavailable`.
  */
-export class SharedResults {
-  readonly #prefix: string
-
-  /** @param name the kind of the results, such as `batch:results` */
-  constructor(
-    private readonly bus: RedisBus,
-    name: string,
-  ) {
-    this.#prefix = `${bus.store.prefix}${name}:`
-  }
-
-  /** The key on the server, for {@link WriteOptions.ifExists}. */
-  keyOf(id: string): string {
-    return this.#prefix + id
-  }
-
+export class SharedResults extends SharedKeys {
   /** Begins to take `total` results; a second call has no effect. */
   async open(id: string, total: number): Promise<void> {
     await this.bus.command('EVAL', openOnce, '1', this.keyOf(id), String(total))
@@ -283,11 +276,6 @@ export class SharedResults {
       bytes += length
     }
     if (from < numbers.length) yield await this.#texts(id, numbers.slice(from), bytes)
-  }
-
-  /** Removes the results, and takes no more. */
-  async remove(id: string): Promise<void> {
-    await this.bus.command('DEL', this.keyOf(id))
   }
 
   async #texts(id: string, numbers: readonly number[], bytes: number) {
