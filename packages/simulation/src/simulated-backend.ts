@@ -128,8 +128,7 @@ export class SimulatedBackend implements Backend {
     this.onStep?.({ startedAt, durationMs, prefillTokens, decodeSequences, draftTokens })
     await pause(this.clock, durationMs)
     for (const { slot, tokens } of shares) this.#resize(slot, this.#length(slot) + tokens)
-    const outputs = batch.map(outputsOf)
-    return { outputs, decodeMs: durationMs, sampleMs: 0 }
+    return { outputs: batch.map(outputsOf), decodeMs: durationMs, sampleMs: 0 }
   }
 
   truncate(slot: SlotId, length: number): number {

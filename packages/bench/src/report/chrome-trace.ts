@@ -37,8 +37,7 @@ function eventsOf(record: RunRecord, pid: number, tid: number): TraceEvent[] {
   const { index, sentMs, endMs, arrivalsMs, outcome, tenant, failure, usage } = record
   const [first] = arrivalsMs
   const span = (name: string, from: number, to: number, args = {}): TraceEvent => {
-    const dur = Math.max(0, to - from) * 1000
-    return { name, ph: 'X', pid, tid, ts: from * 1000, dur, args }
+    return { name, ph: 'X', pid, tid, ts: from * 1000, dur: Math.max(0, to - from) * 1000, args }
   }
   const about = { outcome, tenant, ...usage, ...(failure && { failure }) }
   return [

@@ -167,7 +167,10 @@ t.test('a tokenizer that would answer with nothing is named at the start', (t) =
       { createDecoder: () => ({ push: () => '', end: rejects as never }) },
       /end returned a promise/,
     ],
-    [{ createDecoder: () => ({ push: () => '', end: nothing }) }, /returned {2}and undefined, no texts/],
+    [
+      { createDecoder: () => ({ push: () => '', end: nothing }) },
+      /returned {2}and undefined, no texts/,
+    ],
   ]
   for (const [changed, message] of wrong) {
     const tokenizer = Object.assign(new FakeTokenizer(), changed)

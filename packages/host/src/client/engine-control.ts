@@ -118,8 +118,7 @@ export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls
     async getScheduler() {
       const { policy, fallback } = engine.scheduler()
       const { name, options = {} } = policy
-      const available = registry.policies()
-      return { policy: name, options, available, ...defined({ fallback }) }
+      return { policy: name, options, available: registry.policies(), ...defined({ fallback }) }
     },
     async setScheduler(policy, options = {}) {
       const made = registry.createPolicy(policy, options)

@@ -268,8 +268,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     const fields = { reason: why, delayMs, requests: this.#work.requests.size }
     this.logger.error(fields, 'the engine is gone and is started again')
     // Until then nothing else might keep this process alive.
-    const keepsAlive = { keepsAlive: true }
-    this.#cancelTimer = this.clock.at(now + delayMs, () => this.#start(), keepsAlive)
+    this.#cancelTimer = this.clock.at(now + delayMs, () => this.#start(), { keepsAlive: true })
     for (const failure of this.#work.onExit(why)) this.#tell(failure)
     this.#moveOn()
   }

@@ -117,8 +117,7 @@ async function forcedCalls(
   const held = { type: 'json-schema', ...json } as const
   const end = thoughtsEnd(form)
   if (end !== undefined) {
-    const constraint = { ...held, type: 'triggered-json', trigger: end } as const
-    return { form: called, constraint }
+    return { form: called, constraint: { ...held, type: 'triggered-json', trigger: end } }
   }
   const template = 'messages' in prompt ? prompt.template : undefined
   const { enable_thinking: wish = true } = template?.variables ?? {}
@@ -129,8 +128,7 @@ async function forcedCalls(
     return { form: { ...called, thinks: false }, constraint: held }
   }
   const thoughts = `(?:${fewSpaces}${escaped(thinking.open)}${upTo(thinking.close)}${escaped(thinking.close)})?`
-  const constraint = { ...held, before: `${thoughts}${json.before ?? ''}` }
-  return { form: called, constraint }
+  return { form: called, constraint: { ...held, before: `${thoughts}${json.before ?? ''}` } }
 }
 
 /** A pattern for any text before the mark. */
@@ -158,8 +156,7 @@ async function jsonAnswer(
   if (trigger === undefined) {
     return { form: { ...read, thinks: false }, constraint: or === undefined ? wanted : held }
   }
-  const constraint = { ...held, type: 'triggered-json', trigger } as const
-  return { form: read, constraint }
+  return { form: read, constraint: { ...held, type: 'triggered-json', trigger } }
 }
 
 /** The prompt with its reasoning closed, if it opens one. */

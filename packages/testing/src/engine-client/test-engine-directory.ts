@@ -91,8 +91,7 @@ async function checkMemory(
     await until(() => directory.status(name).state === state, patience, `${name} is ${state}`)
 
   await check(t, 'a peek finds no model that is not in memory, and loads none', () => {
-    const code = 'engine_unavailable'
-    assert.throws(() => directory.open(first, { peek: true }), { code })
+    assert.throws(() => directory.open(first, { peek: true }), { code: 'engine_unavailable' })
     assert.equal(directory.status(first).state, 'unloaded')
   })
 

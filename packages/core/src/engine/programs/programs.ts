@@ -118,8 +118,7 @@ export class Programs implements EngineObserver, ProgramsView {
     const list: PausedProgram[] = []
     for (const [program, slot] of this.slots) {
       if (!program.isPausing(now)) continue
-      const returnRate = program.expect(now).rate
-      list.push({ program, lossMs: this.lossMs(slot), returnRate })
+      list.push({ program, lossMs: this.lossMs(slot), returnRate: program.expect(now).rate })
     }
     return list
   }

@@ -174,8 +174,7 @@ export class EngineReport {
       return reportOfEncoding(encoding, lane.waited(encoding), clock.now())
     }
     const report = this.tracker.find(id)
-    const queuePosition = this.table.waiting.placeOf(id)
-    return report && { ...report, ...defined({ queuePosition }) }
+    return report && { ...report, ...defined({ queuePosition: this.table.waiting.placeOf(id) }) }
   }
 }
 

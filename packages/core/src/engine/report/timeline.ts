@@ -75,8 +75,7 @@ export class Timeline {
     const { arrival, slot = -1, computedTokens: cachedTokens, origin: cache } = this.sequence
     const waited = this.#waiting(now)
     if (waited !== undefined) this.#add(waited)
-    const atMs = now - arrival
-    this.#add({ type: 'admitted', atMs, slot, cachedTokens, ...defined({ cache }) })
+    this.#add({ type: 'admitted', atMs: now - arrival, slot, cachedTokens, ...defined({ cache }) })
     this.#waitsSince = this.#heldSince = undefined
     this.#reasons = {}
     this.#lastStep = steps
@@ -149,8 +148,7 @@ export class Timeline {
     if (!isFull) {
       entries.push(next)
     } else if (before?.type === 'paused' && next.type === 'paused') {
-      const steps = before.steps + next.steps
-      entries[index] = { ...before, untilMs: next.untilMs, steps }
+      entries[index] = { ...before, untilMs: next.untilMs, steps: before.steps + next.steps }
     } else if (before?.type === 'waited' && next.type === 'waited') {
       const reasons = sum(before.reasons, next.reasons)
       entries[index] = { ...before, untilMs: next.untilMs, reasons }

@@ -107,8 +107,7 @@ export async function generate(
   const { timings, usage } = end
   noteWait(native, end)
   const more = hasTimings ? { timings: describeTimings(timings, usage) } : {}
-  const data = { id, text, ...summary(end), max_tokens: read.maxTokens, ...more }
-  return { success: true, data }
+  return { success: true, data: { id, text, ...summary(end), max_tokens: read.maxTokens, ...more } }
 }
 
 /** `POST /generate_stream`: like `/generate`, but always streamed. */

@@ -166,8 +166,7 @@ async function readPageFiles(
         ? Buffer.from(read.toString().replace(`${featureList}all"`, listed))
         : read
     const hash = createHash('sha256').update(plain).digest('base64url').slice(0, 22)
-    const isHashed = name.startsWith('assets/')
-    const file = { type, etag: `"${hash}"`, plain, isHashed }
+    const file = { type, etag: `"${hash}"`, plain, isHashed: name.startsWith('assets/') }
     if (type.startsWith('font/')) return [[name, file]] as const
     // Asynchronous, so that streams go on meanwhile.
     return [[name, { ...file, gzip: await gzip(plain) }]] as const

@@ -61,8 +61,7 @@ function joined(spans: readonly ActivitySpan[]): ActivitySpan[] {
     const before = at === undefined ? undefined : all[at]
     const goesOn = before?.kind === span.kind && before.slot === span.slot
     if (at !== undefined && before !== undefined && goesOn && span.atMs - before.untilMs < 1) {
-      const tokens = before.tokens + span.tokens
-      all[at] = { ...before, untilMs: span.untilMs, tokens }
+      all[at] = { ...before, untilMs: span.untilMs, tokens: before.tokens + span.tokens }
     } else {
       last.set(span.id, all.length)
       all.push(span)
