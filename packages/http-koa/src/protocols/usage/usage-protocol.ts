@@ -1,10 +1,11 @@
 import { type Clock, CllmError, type Logger } from '@cllm/core'
-import type {
-  EmbeddedInput,
-  ObservedRequest,
-  RequestObserver,
-  RequestWatch,
-  KoaProtocol,
+import {
+  type EmbeddedInput,
+  goesOn,
+  type ObservedRequest,
+  type RequestObserver,
+  type RequestWatch,
+  type KoaProtocol,
 } from '../../routes/koa-context.js'
 import type { ApiKey } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
@@ -48,6 +49,8 @@ export class UsageLedger implements RequestObserver {
         else if (event.type === 'end' && isNew) cachedTokens = event.usage.cachedTokens
       },
       onEnd: (_now, error) => {
+        // A request that left before it began is noted when it is submitted again, as a new one.
+        if (error === goesOn && isNew && promptTokens === 0) return
         const tenant = key?.tenant ?? this.#tenantOf(request)
         // The request that this one continues was recorded as unfinished.
         const unfinished = (error === undefined ? 0 : 1) - (isNew ? 0 : 1)

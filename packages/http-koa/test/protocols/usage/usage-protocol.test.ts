@@ -11,6 +11,7 @@ import {
 import { appendFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ApiKey, hashKey, keyRing, openAiProtocol, usageProtocol } from '@cllm/http-koa'
+import { goesOn } from '../../../src/routes/koa-context.js'
 import {
   CllmError,
   type GenerateRequest,
@@ -147,6 +148,8 @@ t.test('a request that pauses is one, and tenants without keys are bounded', (t)
       request: { prompt: { text: '' }, tenant, ...(continued && { continued }) },
       at: 0,
     })
+  // A batch's line makes room for a client before its model is loaded.
+  ask('a').onEnd(0, goesOn)
   for (const [error, elapsedMs] of [[left], [left, 1], [undefined, 2]] as const) {
     const watch = ask('a', elapsedMs === undefined ? undefined : { tokens: [1], elapsedMs })
     watch.onEvent({ type: 'start', id: 'a', promptTokens: 50 }, 0)
