@@ -119,8 +119,7 @@ export async function checkCalls(t: TestContext, client: EngineClient): Promise<
 
   await check(t, 'calls at once are answered each with its own answer', async () => {
     const texts = ['', 'a', 'bb', 'ccc', 'dddd']
-    const options = { addBos: false }
-    const all = await Promise.all(texts.map((text) => client.tokenize(text, options)))
+    const all = await Promise.all(texts.map((text) => client.tokenize(text, { addBos: false })))
     const back = await Promise.all(all.map((tokens) => client.detokenize(tokens)))
     assert.deepEqual(back, texts)
   })

@@ -119,7 +119,10 @@ function leftRecursion(cycle: readonly string[]) {
 function emptyRules(rules: GbnfRules): Uint8Array {
   const { kinds, values, starts } = rules
   const isEmpty = new Uint8Array(starts.length)
-  /** By rule: the alternatives that contain it and only rules; with their own rule, and how many may not be empty. */
+  /**
+   * By rule: the alternatives of rules alone that name it, with the rule that each belongs to, and how many of its own
+   * rules are `left` that are not known to accept the empty text.
+   */
   const waiters = new Map<number, { readonly rule: number; left: number }[]>()
   const found: number[] = []
   for (const rule of starts.keys()) {

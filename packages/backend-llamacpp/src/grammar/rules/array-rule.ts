@@ -17,8 +17,7 @@ export function arrayRule(compiler: RuleCompiler, facts: Facts): string | undefi
   const listed = facts.isUnique ? uniqueElements(facts) : undefined
   if (listed !== undefined) {
     jsonRule(writer, 'ws')
-    const pointer = pointerOf(facts, 'uniqueItems')
-    const spend = compiler.document.budget.at(pointer)
+    const spend = compiler.document.budget.at(pointerOf(facts, 'uniqueItems'))
     const members = listed.map((value) => ({ rule: literal(value), isRequired: false }))
     return writeMembers(writer, ['[', ']'], members, undefined, { min, max: facts.maxItems }, spend)
   }

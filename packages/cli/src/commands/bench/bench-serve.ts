@@ -98,8 +98,7 @@ Exit codes: the same as \`cllm bench serve\`.
         const target = readTarget({ name, url }, apis.get(name)!, 'new', flags, io.env)
         targets.push(await reachTarget(target, loads[0] as LoadOptions, io.signal))
       }
-      const title = 'cllm bench compare'
-      return await compareTargets({ title, targets, loads, watch }, flags, io)
+      return await compareTargets({ title: 'cllm bench compare', targets, loads, watch }, flags, io)
     } finally {
       await Promise.all(started.map(({ stop }) => stop()))
     }

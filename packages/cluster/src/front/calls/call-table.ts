@@ -112,8 +112,7 @@ function planExplain(call: CallMessage, { members, placing }: CallContext): Call
     to: [member],
     messageTo: () => there,
     merge(answers) {
-      const report = answers.get(worker) as RequestReport
-      return { ...report, worker, moves }
+      return { ...(answers.get(worker) as RequestReport), worker, moves }
     },
   }
 }

@@ -109,8 +109,7 @@ const unloadSchema = z.object({ model })
 /** `GET /models`: every model with its state. */
 function list({ engines: directory }: Call): Answer {
   const adapted = (directory.adapted?.() ?? []).map(({ name }) => name)
-  const names = [...directory.list(), ...adapted]
-  const data = names.map((name) => describe(directory.status(name)))
+  const data = [...directory.list(), ...adapted].map((name) => describe(directory.status(name)))
   return { success: true, object: 'list', data }
 }
 

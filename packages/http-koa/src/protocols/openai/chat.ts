@@ -209,8 +209,7 @@ class ChoiceStream {
 
   /** Writes the beginning of a call, or more of it. */
   #sendCall(members: object): void {
-    const call = { index: this.calls - 1, ...members }
-    this.send(JSON.stringify({ tool_calls: [call] }))
+    this.send(JSON.stringify({ tool_calls: [{ index: this.calls - 1, ...members }] }))
   }
 
   /** Writes a chunk, with pending logprobs and timings. */

@@ -120,8 +120,7 @@ export function MemoryForm({ models }: { readonly models: readonly string[] }) {
   const { told, attempt } = useTelling()
 
   const ask = async (): Promise<string> => {
-    const query = new URLSearchParams({ model: name, ...sizes })
-    const path = `models/memory?${query}`
+    const path = `models/memory?${new URLSearchParams({ model: name, ...sizes })}`
     const { data } = await server.json<{ readonly data: Memory }>(path)
     const { weights_bytes: weights, total_bytes: total, available_bytes: free } = data
     const parts = `${formatBytes(total)}, of which ${formatBytes(weights)} are weights`

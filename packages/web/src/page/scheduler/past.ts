@@ -37,8 +37,7 @@ function framesOf({ steps, arrivals }: Recording, toClock: ToClock, since: numbe
   )
   const stepsBySecond = bySecond(steps, toClock, since)
   const firstsBySecond = bySecond(firsts, toClock, since)
-  const seconds = [...new Set([...stepsBySecond.keys(), ...firstsBySecond.keys()])]
-  return seconds
+  return [...new Set([...stepsBySecond.keys(), ...firstsBySecond.keys()])]
     .sort((a, b) => a - b)
     .map((from): Omit<ActivityFrame, 'spans'> => {
       const own = stepsBySecond.get(from) ?? []
