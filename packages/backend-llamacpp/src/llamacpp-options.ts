@@ -1,4 +1,4 @@
-import { CllmError, type Clock, type Logger } from '@cllm/core'
+import { type BackendContext, CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { isQuantized, kvCacheTypes } from './model/kv-cache-type.js'
 import type { CoreShare } from './threads/cores.js'
@@ -199,9 +199,7 @@ export function checkLlamaCppOptions(given: LlamaCppOptions): CheckedLlamaCppOpt
 }
 
 /** Services and limits that the caller provides. */
-export interface LlamaCppDependencies {
-  readonly clock: Clock
-  readonly logger: Logger
+export interface LlamaCppDependencies extends BackendContext {
   /**
    * Bytes of RAM that this process may still take, if something such as a container limits it to less than the
    * machine's free memory.

@@ -1,4 +1,4 @@
-import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
+import { type Clock, type Logger, type Services, silentLogger, systemClock } from '@cllm/core'
 import { ClientClosedError } from '@redis/client'
 import type { RedisAddress, RedisClient } from './redis-client.js'
 import {
@@ -11,11 +11,9 @@ import {
 } from './redis-client.js'
 
 /** Options for a Redis or Valkey server. */
-export interface RedisBusOptions extends RedisAddress {
+export interface RedisBusOptions extends RedisAddress, Partial<Pick<Services, 'clock' | 'logger'>> {
   /** The prefix of all keys; default `cllm:`. */
   readonly prefix?: string
-  readonly clock?: Clock
-  readonly logger?: Logger
 }
 
 /** Milliseconds for a server to accept the first connection … */

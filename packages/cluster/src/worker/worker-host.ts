@@ -1,4 +1,4 @@
-import type { Clock, EngineClient, EngineInfo, Logger } from '@cllm/core'
+import type { Clock, EngineClient, EngineInfo, Logger, Services } from '@cllm/core'
 import { CllmError, silentLogger, systemClock } from '@cllm/core'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
 import { wrongToWorker } from '../link/check-messages.js'
@@ -8,7 +8,7 @@ import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { WorkerSessions } from './worker-sessions.js'
 
 /** The parts of a worker. */
-export interface WorkerParts {
+export interface WorkerParts extends Partial<Pick<Services, 'clock' | 'logger'>> {
   /** An id that is never used twice in the cluster: a restarted worker has another one. */
   readonly id: string
   readonly bus: ClusterBus
@@ -20,8 +20,6 @@ export interface WorkerParts {
   readonly host: string
   /** The times of its links. Default: {@link defaultLinkTimes}, but a front counts as dead after 5 s. */
   readonly times?: Partial<LinkTimes>
-  readonly clock?: Clock
-  readonly logger?: Logger
 }
 
 /** The interval in milliseconds at which a worker lists itself; `leaseMs`: for how long an entry lasts. */

@@ -1,16 +1,14 @@
-import { type Clock, type EngineClient, isOfBatch, type Logger } from '@cllm/core'
+import { type EngineClient, isOfBatch, type Services } from '@cllm/core'
 import { LoadMeter, type WorkerReport } from '@cllm/scheduler'
 import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerNews, WorkerState } from '../messages.js'
 import { FrontSession } from './front-session.js'
 
 /** The parts of {@link WorkerSessions}. */
-export interface SessionsParts {
+export interface SessionsParts extends Pick<Services, 'clock' | 'logger'> {
   readonly client: EngineClient
   /** The number of slots of its engine. */
   readonly slots: number
-  readonly clock: Clock
-  readonly logger: Logger
 }
 
 /** The shortest interval between two reports in milliseconds. */

@@ -3,7 +3,7 @@ import type { SchedulerPolicy } from './scheduling/scheduler-policy.js'
 import type { Protocol } from './transport.js'
 import type { Backend } from './model/backend.js'
 import type { Proposer, LogitProcessor, SamplerContext } from './model/drawing.js'
-import type { Clock, Logger } from './services.js'
+import type { Services } from './services.js'
 import type { InjectionToken } from 'tsyringe'
 
 /** Checks options and fills in defaults; zod's schemas fit. */
@@ -37,10 +37,7 @@ export type OrderDefinition<Options = unknown> = Definition<Order, Options>
 export type BatchingDefinition<Options = unknown> = Definition<Batching, Options>
 
 /** What a backend gets from the process that it runs in. */
-export interface BackendContext {
-  readonly clock: Clock
-  readonly logger: Logger
-}
+export type BackendContext = Pick<Services, 'clock' | 'logger'>
 
 /**
  * A kind of backend, which users choose by its name in `--backend`. It loads the model: `cllm serve` passes

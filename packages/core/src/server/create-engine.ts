@@ -1,13 +1,7 @@
 import { type DependencyContainer, container as root, instanceCachingFactory } from 'tsyringe'
 import { systemClock, systemRandom } from '../clock.js'
 import type { Backend } from '../contracts/model/backend.js'
-import {
-  type Clock,
-  type Random,
-  type LearnedStore,
-  type Logger,
-  silentLogger,
-} from '../contracts/services.js'
+import { type LearnedStore, type Services, silentLogger } from '../contracts/services.js'
 import type { SlotFiles, StateFiles, StateMemorySource } from '../contracts/model/states.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import type { PartToken } from '../contracts/plugin.js'
@@ -36,8 +30,11 @@ import { defined } from '../defined.js'
 import * as tokens from '../tokens.js'
 import { SAMPLERS } from '../plugin/definitions.js'
 
-/** The parts of an engine. Only the backend and the policy have no default. */
-export interface EngineParts {
+/**
+ * The parts of an engine. Only the backend and the policy have no default; the services are by default real time, the
+ * operating system's generator of random numbers, and a logger that is silent.
+ */
+export interface EngineParts extends Partial<Services> {
   readonly backend: Backend
   /**
    * A smaller model of the same vocabulary, which drafts tokens for the option `speculative: 'draft'`. The
@@ -52,12 +49,6 @@ export interface EngineParts {
   readonly fallbackPolicy?: () => SchedulerPolicy
   /** Default: the backend's. */
   readonly tokenizer?: Tokenizer
-  /** Default: real time. */
-  readonly clock?: Clock
-  /** Default: the operating system's generator. */
-  readonly random?: Random
-  /** Default: silent. */
-  readonly logger?: Logger
   /** Default: {@link defaultEngineOptions}. */
   readonly options?: Partial<EngineOptions>
   /** Keeps states of slots on disk over restarts; needs `cacheRamBytes`. Default: states are not kept. */

@@ -1,6 +1,6 @@
 import type {
-  Logger,
   Clock,
+  Services,
   EngineClient,
   ModelLoading,
   ModelScheduler,
@@ -14,8 +14,8 @@ import type { HoldOptions, LoadableModel, ModelPoolOptions } from './pooled-mode
 import { defaultModelPoolOptions, PooledModel } from './pooled-model.js'
 import { aliasesOf, type ClosableDirectory, resolveModelName } from '../server/static-directory.js'
 
-/** Parts of a {@link ModelPool}. */
-export interface ModelPoolParts {
+/** Parts of a {@link ModelPool}; by default the clock is real time, and the logger silent. */
+export interface ModelPoolParts extends Partial<Pick<Services, 'clock' | 'logger'>> {
   /** The first one is the default. */
   readonly models: readonly LoadableModel[]
   /** Further names of models, null for the default one; `*` matches every unknown name. */
@@ -28,10 +28,6 @@ export interface ModelPoolParts {
   readonly options?: Partial<ModelPoolOptions>
   /** Called when an engine has stopped for good; its next use loads the model again. */
   readonly onLost?: (model: string, reason: string) => void
-  /** Default: real time. */
-  readonly clock?: Clock
-  /** Default: silent. */
-  readonly logger?: Logger
 }
 
 /**

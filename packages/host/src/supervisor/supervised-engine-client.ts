@@ -1,4 +1,4 @@
-import type { Logger, Clock, Random, Recording } from '@cllm/core'
+import type { Recording, Services } from '@cllm/core'
 import { systemClock, systemRandom, silentLogger, CllmError } from '@cllm/core'
 import { TelemetryTap } from '../recorder/telemetry-tap.js'
 import type { RecorderOptions } from '../recorder/flight-recorder.js'
@@ -9,19 +9,16 @@ import { RemoteEngineClient } from '../remote/remote-engine-client.js'
 import type { StartEngine, SupervisorOptions } from './supervisor-options.js'
 import { defaultSupervisorOptions } from './supervisor-options.js'
 
-/** Parts of a {@link SupervisedEngineClient}; all but `start` have defaults. */
-export interface SupervisedEngineParts {
+/**
+ * Parts of a {@link SupervisedEngineClient}. All but `start` have defaults; those of the services are real time, the
+ * operating system's generator of random numbers, for ids and seeds, and a logger that is silent.
+ */
+export interface SupervisedEngineParts extends Partial<Services> {
   readonly start: StartEngine
   /** Default: {@link defaultSupervisorOptions}. */
   readonly options?: Partial<SupervisorOptions>
   /** Default: {@link defaultRecorderOptions}. */
   readonly recorder?: Partial<RecorderOptions>
-  /** Default: real time. */
-  readonly clock?: Clock
-  /** For ids and seeds; default: the operating system's generator. */
-  readonly random?: Random
-  /** Default: silent. */
-  readonly logger?: Logger
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { Clock, Logger } from '@cllm/core'
+import type { BackendContext, Clock } from '@cllm/core'
 import { type Candidate, type Figures, measuredWidths } from './build-info.js'
 import { buildFailure } from './cmake-project.js'
 import type { NativeContext } from '../native-context.js'
@@ -12,7 +12,7 @@ const widest = Math.max(...measuredWidths)
 const cellsPerSequence = 256
 
 /** Options of {@link measureLibraries}. */
-export interface MeasureOptions<Name extends Candidate> {
+export interface MeasureOptions<Name extends Candidate> extends BackendContext {
   readonly modelPath: string
   /** The libraries' files; undefined for node-llama-cpp's. */
   readonly libraries: ReadonlyMap<Name, string | undefined>
@@ -21,10 +21,8 @@ export interface MeasureOptions<Name extends Candidate> {
   readonly cores: CoreShare
   /** How often each library is measured; default 3. */
   readonly rounds?: number
-  readonly clock: Clock
   /** CPU time of this process in milliseconds. */
   readonly cpuTime: () => number
-  readonly logger: Logger
   readonly signal: AbortSignal
   /** Called with the finished share, from 0 to 1. */
   readonly onProgress?: (done: number) => void

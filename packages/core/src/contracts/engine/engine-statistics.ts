@@ -252,10 +252,7 @@ export interface ActivityFrame {
 }
 
 /** A waiting request, without its content. */
-export interface WaitingActivity {
-  readonly id: string
-  readonly tenant: string
-  readonly priority: number
+export interface WaitingActivity extends Pick<SequenceView, 'id' | 'tenant' | 'priority'> {
   readonly state: RequestState | 'encoding'
   readonly arrival: number
   /** 0 while it is `encoding`. */

@@ -1,13 +1,11 @@
-import { type Clock, type Logger, entryOf, pause } from '@cllm/core'
+import { type Clock, type Services, entryOf, pause } from '@cllm/core'
 import type { FolderHold } from '../../routes/define-protocol.js'
 import type { BatchFolder } from './batch-folder.js'
 import type { BatchQueue, DoBatchJob, OpenBatches, QueuedJob } from './batch-store.js'
 import { FolderAnswers } from './folder-answers.js'
 
 /** Options of {@link openFolder}. */
-export interface FolderQueueParts {
-  readonly clock: Clock
-  readonly logger: Logger
+export interface FolderQueueParts extends Pick<Services, 'clock' | 'logger'> {
   /** Takes the folder; resolves once no other process runs its batches. */
   readonly hold: () => Promise<FolderHold>
 }
