@@ -8,10 +8,8 @@ export interface MetricEntry {
   readonly buckets?: readonly number[]
 }
 
-/** A metric of this type. */
-export type EntryOf<Type extends MetricEntry['type']> = MetricEntry & { readonly type: Type }
 /** A histogram that this process fills itself, with the bounds of its buckets. */
-export type KeptHistogram = EntryOf<'histogram'> & { readonly buckets: readonly number[] }
+export type KeptHistogram = MetricEntry & { readonly buckets: readonly number[] }
 
 // vLLM's buckets, so that figures can be compared (vllm/v1/metrics/loggers.py).
 const firstTokenBuckets = [
@@ -29,8 +27,8 @@ const lengthBuckets = [
 ]
 
 const entryOf =
-  <Type extends MetricEntry['type']>(type: Type) =>
-  (help: string, ...labels: string[]): EntryOf<Type> => ({ type, help, labels })
+  (type: MetricEntry['type']) =>
+  (help: string, ...labels: string[]): MetricEntry => ({ type, help, labels })
 const gauge = entryOf('gauge')
 const counter = entryOf('counter')
 const fromEngine = entryOf('histogram')
