@@ -38,7 +38,7 @@ type State =
   | { readonly is: 'free' }
   /** Lines must wait until a window is due. */
   | { readonly is: 'paused' }
-  /** Lines must wait until all clients have their first tokens, but not longer than {@link patience}. */
+  /** Lines must wait until all clients have their first tokens, but at most {@link patience} pauses. */
   | { readonly is: 'due'; readonly leftMs: number }
   /** Lines may be computed until the window ends or, unless `insists` is set, a client arrives. */
   | {
