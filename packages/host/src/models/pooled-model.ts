@@ -90,9 +90,7 @@ export interface HoldOptions {
 }
 
 /** A request that waits for a model. */
-export interface Waiter extends WaitingForModel {
-  readonly keepAliveMs?: number | undefined
-  readonly isTold?: boolean
+export interface Waiter extends WaitingForModel, Pick<HoldOptions, 'keepAliveMs' | 'isTold'> {
   readonly resolve: (hold: Lease) => void
   readonly reject: (error: CllmError) => void
 }

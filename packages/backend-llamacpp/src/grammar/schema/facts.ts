@@ -1,5 +1,5 @@
 import { canonicalJson, type Conjunction, type Place } from './schema-document.js'
-import type { Bound } from '../rules/decimals.js'
+import type { Bound, Bounds } from '../rules/decimals.js'
 import {
   impliedProperties,
   type SchemaObject,
@@ -24,15 +24,13 @@ const stepsPerCharacter = 8
 const mostContained = 20
 
 /** What several schemas without alternatives together demand of a value. */
-export interface Facts {
+export interface Facts extends Bounds {
   readonly places: Conjunction
   /** The allowed types; undefined if no schema names types. */
   readonly types: readonly ValueType[] | undefined
   readonly isInteger: boolean
   /** The only allowed values by their {@link canonicalJson}; undefined if none are listed. */
   readonly values: ReadonlyMap<string, unknown> | undefined
-  readonly minimum: Bound | undefined
-  readonly maximum: Bound | undefined
   /** Numbers are multiples of all of these. */
   readonly multiples: readonly number[]
   readonly minLength: number

@@ -1,5 +1,5 @@
 import type { BackendLimits } from '../../contracts/model/backend.js'
-import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
+import type { DraftView, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Chunk, StepCostModel } from '../costs/pass-costs.js'
 
 /** The draft lengths to compare. Together with the token before them, kernels are fastest at multiples of 8. */
@@ -12,11 +12,10 @@ const margin = 1.1
  */
 export type GuessCosts = (indexes: readonly number[], count: number) => number
 
-interface Candidate {
+/** A request with a draft: its index, and the tokens in its slot. */
+interface Candidate extends DraftView {
   readonly index: number
   readonly context: number
-  readonly tokens: number
-  readonly acceptance: number
 }
 
 /**
