@@ -99,9 +99,8 @@ export class LoadableModels {
   /** Makes a model loadable under this name. */
   of(name: string, { spec, ...settings }: ServedModel): LoadableModel {
     this.specs.set(name, spec)
-    const { lora = this.loaded.config.engine.lora } = settings
+    const { lora = this.loaded.config.engine.lora, keep_alive: keepAlive } = settings
     this.adapterSets.set(name, new AdapterSet(adaptersOf(lora as readonly string[])))
-    const { keep_alive: keepAlive } = settings
     const keepAliveMs = keepAlive === undefined ? undefined : parseKeepAlive(keepAlive)
     return {
       name,

@@ -105,9 +105,8 @@ function planExplain(call: CallMessage, { members, placing }: CallContext): Call
     const message = `No request with the id "${id}" is known here`
     throw new CllmError('request_not_found', message, { details: { id } })
   }
-  const { placement = 0 } = placed
+  const { placement = 0, worker = '', moves } = placed
   const there = { ...call, arguments: [idThere(member.link.id, placement, id)] }
-  const { worker = '', moves } = placed
   return {
     to: [member],
     messageTo: () => there,

@@ -142,9 +142,8 @@ export function llamaServerErrorBody(error: CllmError): z.output<typeof llamaSer
 /** The settings of a request in llama-server's names; settings that this server does not have are off. */
 export function generationSettings(request: Partial<GenerateRequest>, info?: EngineInfo) {
   const recommended = info?.model.sampling
-  const { contextShift, fallbackSampling, sampling: given } = request
+  const { contextShift, fallbackSampling, sampling: given, maxTokens = largest } = request
   const sampling = { ...defaultSampling, ...fallbackSampling, ...recommended, ...given }
-  const { maxTokens = largest } = request
   const most = maxTokens === largest ? -1 : maxTokens
   // a model may have further end tokens
   const eos = info?.model.details?.eosTokenId

@@ -72,8 +72,7 @@ export function presentOf(
 
 /** The counters of an engine since its start, which may no longer be in memory. */
 export function totalsOf(statistics: EngineStatistics): EngineFigures {
-  const { promptTokens, cachedTokens, prefillTokens, decodeTokens } = statistics
-  const { encodes, workers } = statistics
+  const { promptTokens, cachedTokens, prefillTokens, decodeTokens, encodes, workers } = statistics
   const partings: Readonly<Record<string, PartingStatistics>> = statistics.partings ?? {}
   const { drafts = 0, draftTokens = 0, acceptedTokens = 0 } = statistics.speculation ?? {}
   const tiers = tiersOf(statistics)
