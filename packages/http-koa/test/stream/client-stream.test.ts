@@ -168,7 +168,7 @@ t.test('what is sent at once may exceed what may be left unread', async (t) => {
   t.teardown(() => server.close())
   const prompt = 'a'.repeat(6000)
   const large = await server.post('/completion', { prompt, n_predict: 2, ...common })
-  t.match(await large.text(), `"prompt":"${prompt}"`, 'a large last event')
+  t.match(await large.text(), `${prompt}"`, 'a large last event')
 
   const body = JSON.stringify({ messages, ...common, max_tokens: 1000 })
   const socket = connect(server.port, '127.0.0.1')

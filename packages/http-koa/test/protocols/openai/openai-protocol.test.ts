@@ -9,7 +9,7 @@ import {
   type RequestObserver,
   usageProtocol,
 } from '@cllm/http-koa'
-import { type Test, test } from 'tap'
+import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'
 import { rawPost, rawRequest, serve, until, warningsIn } from '../../serve.js'
 import { serveDirectory } from '../../serve-directory.js'
@@ -431,7 +431,7 @@ testEach("Mistral's completions of gaps", async (t) => {
   }
 })
 
-test('offsets in a text count characters', async (t) => {
+t.test('offsets in a text count characters', async (t) => {
   const [smile, end] = ['😊', '.'].map((text) => ({
     token: 1,
     text,
