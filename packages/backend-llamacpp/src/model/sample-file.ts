@@ -1,8 +1,8 @@
 import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
-import { partsOf } from '../native/gguf-file.js'
+import { checkIsFile, partsOf } from '../native/gguf-file.js'
 
-export { partsOf }
+export { checkIsFile, partsOf }
 
 /** The least number of samples per model, and the size of each in bytes. */
 const samples = 64

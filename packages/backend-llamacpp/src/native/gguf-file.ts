@@ -1,4 +1,5 @@
-import { open, stat } from 'node:fs/promises'
+import { type Stats, statSync } from 'node:fs'
+import { open } from 'node:fs/promises'
 
 /** Bytes that are read at first; a vocabulary of 150,000 tokens takes a few million. */
 const firstBytes = 2 ** 20
@@ -30,16 +31,22 @@ export function partsOf(path: string): string[] {
   )
 }
 
+/**
+ * Checks that a path is a file: opening a pipe may block for ever.
+ *
+ * @throws Error with a `code` if it is something else, or cannot be read
+ */
+export function checkIsFile(path: string, expected: string): Stats {
+  const found = statSync(path)
+  if (found.isFile()) return found
+  const kind = found.isDirectory() ? 'folder' : 'pipe or a device'
+  throw Object.assign(new Error(`expected ${expected}, found a ${kind}`), { code: 'EISDIR' })
+}
+
 async function readHead(path: string): Promise<GgufHead> {
-  const found = await stat(path)
-  if (!found.isFile()) {
-    // Opening a pipe may block for ever.
-    const kind = found.isDirectory() ? 'folder' : 'pipe or a device'
-    throw Object.assign(new Error(`expected a GGUF file, found a ${kind}`), { code: 'EISDIR' })
-  }
+  const { size } = checkIsFile(path, 'a GGUF file')
   const file = await open(path)
   try {
-    const { size } = found
     let bytes = Buffer.alloc(0)
     for (let wanted = firstBytes; ; wanted *= 2) {
       const more = Buffer.allocUnsafe(Math.min(wanted, size) - bytes.length)

@@ -1,9 +1,10 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { createReadStream, readdirSync, statSync } from 'node:fs'
+import { createReadStream, readdirSync } from 'node:fs'
 import { open, rename as renameFile, rm, stat, writeFile } from 'node:fs/promises'
 import { pipeline } from 'node:stream/promises'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { checkIsFile } from '@cllm/backend-llamacpp/sample-file'
 import { CllmError, attempt } from '@cllm/core'
 import { reasonOf } from '../config/messages.js'
 
@@ -53,13 +54,6 @@ export async function checkGguf(path: string): Promise<void> {
 /** @throws `model_unavailable` when the file does not exist, is a folder or cannot be read */
 export async function checkReadable(path: string): Promise<void> {
   await readStart(path, 'a file')
-}
-
-/** @throws Error if it is something else than a file: opening a pipe may block for ever */
-export function checkIsFile(path: string, expected: string): void {
-  const found = statSync(path)
-  const kind = found.isDirectory() ? 'folder' : 'pipe or a device'
-  if (!found.isFile()) throw new Error(`expected ${expected}, found a ${kind}`)
 }
 
 async function readStart(path: string, expected: string): Promise<Buffer> {

@@ -1,4 +1,5 @@
 import { accessSync, constants } from 'node:fs'
+import { checkIsFile } from '@cllm/backend-llamacpp/sample-file'
 import { CllmError, type Logger, type PluginRegistry } from '@cllm/core'
 import { protocolsPlugin } from '@cllm/http-koa'
 import { adaptersOf, readChatTemplate } from '../../config/paths.js'
@@ -14,7 +15,6 @@ import {
   toEngineSettings,
 } from '../../engine/to-engine-settings.js'
 import { createLogger, type LevelledLogger } from '../../process/logger.js'
-import { checkIsFile } from '../../models/model-files.js'
 import { isDraftModel, type LoadingParts } from '../../models/served/loadable-models.js'
 import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command.js'
