@@ -86,7 +86,8 @@ export class SlotChooser {
       else used.push(slot.id)
     }
     free.sort(cheapestToLose)
-    const chances = programs.slots.size > 0 ? programs.chances() : noChances
+    const isAnyEmpty = free[0]?.length === 0
+    const chances = programs.slots.size > 0 ? programs.chances(isAnyEmpty) : noChances
     const { held, sources } = this.#sources(sequence)
     const found = states.find(sequence)
     const search = { sequence, free, used, chances, sources, found }
@@ -130,7 +131,7 @@ export class SlotChooser {
   /** Idle slots, in rising order of the cost of their loss per token. */
   inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
     const free = idle.toSorted(cheapestToLose)
-    const chances = this.programs.chances()
+    const chances = this.programs.chances(false)
     const lossMs = (slot: Slot): number =>
       this.states.worth.lossMs(slot, 0, this.#reuseChance(slot, { free, chances })) / slot.length
     const costs = new Map(free.map((slot) => [slot, lossMs(slot)]))

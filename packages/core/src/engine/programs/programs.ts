@@ -103,13 +103,18 @@ export class Programs implements EngineObserver, ProgramsView {
     program.keptTokens = 0
   }
 
-  /** For each idle slot of a program, the chance that the program returns within a second. */
-  chances(): ReadonlyMap<Slot, number> {
+  /**
+   * For each idle slot of a program, the chance that the program returns.
+   *
+   * @param ever - whether at any time, as no slot has to be lost; else within a second
+   */
+  chances(ever: boolean): ReadonlyMap<Slot, number> {
     const now = this.clock.now()
     const chances = new Map<Slot, number>()
     for (const [program, slot] of this.slots) {
-      const chance = program.open > 0 ? 1 : Math.min(1, 1000 * program.expect(now).rate)
-      chances.set(slot, chance)
+      const isSoon = ever || program.open > 0
+      const chance = isSoon ? program.returnChance(now) : 1000 * program.expect(now).rate
+      chances.set(slot, Math.min(1, chance))
     }
     return chances
   }

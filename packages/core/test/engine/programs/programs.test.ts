@@ -269,6 +269,15 @@ t.test('the slot of a program that is about to return is the last to be lost', a
   })
 })
 
+t.test('a program that pauses for long keeps its slot while another slot is empty', async (t) => {
+  const { ask, programs, run } = agent(2)
+  await run(async () => {
+    await ask(prompt(1, 400), 0, { session: 'one' })
+    await ask([...prompt(1, 32), ...prompt(2)], 120_000)
+    t.match(await programs(), [{ id: 'one', keptTokens: 404 }])
+  })
+})
+
 t.test('a slot is worth what no other slot has', async (t) => {
   const { ask, paused, run } = agent()
   await run(async () => {
