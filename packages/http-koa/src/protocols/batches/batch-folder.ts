@@ -74,8 +74,11 @@ export class BatchFolder implements BatchStore {
       const found = path && (await readFile(path, 'utf8').catch(ifMissing))
       if (found !== undefined) {
         const kept = JSON.parse(found) as Stored<K> | null
-        if (kept?.object?.id === id) return kept
-        throw new Error('it is no record of this id')
+        if (kept?.object?.id !== id) throw new Error('it is no record of this id')
+        if (!isUnderWay(kept.object as BatchObject)) return kept
+        const cancelled = await readFile(this.#headOf(kind, id, 'cancel'), 'utf8').catch(ifMissing)
+        const more = JSON.parse(cancelled ?? '{}') as object
+        return { ...kept, object: { ...kept.object, ...more } }
       }
       if (this.#isMade) await this.#checked(async () => await stat(join(this.folder, kind)))
       return undefined
@@ -109,15 +112,18 @@ export class BatchFolder implements BatchStore {
       const kept = await this.get('batches', id)
       const changed = kept && change(kept.object)
       if (kept === undefined || changed === undefined) return kept
-      const after = { ...kept, object: { ...kept.object, ...changed } }
-      await this.#write('batches', after)
-      return after
+      // In a file of its own, which no other server's change of the record at this time undoes.
+      if (changed.status === 'cancelling')
+        await this.#replace(this.#headOf('batches', id, 'cancel'), changed)
+      else await this.#write('batches', { ...kept, object: { ...kept.object, ...changed } })
+      return await this.get('batches', id)
     })
   }
 
   async remove(id: string, isWhole = true): Promise<void> {
     this.#listed.delete(id)
     await rm(this.#headOf(id.startsWith('batch_') ? 'batches' : 'files', id), { force: true })
+    await rm(this.#headOf('batches', id, 'cancel'), { force: true })
     if (isWhole) await rm(this.contentOf(id), { force: true })
   }
 
@@ -189,17 +195,20 @@ export class BatchFolder implements BatchStore {
 
   async #write<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
     await this.#make()
-    const path = this.#headOf(kind, kept.object.id)
-    try {
-      await this.#checked(async () => {
-        await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
-        await rename(`${path}.new`, path)
-      })
-      this.#listed.delete(kept.object.id)
-    } catch (error) {
-      await rm(`${path}.new`, { force: true })
+    await this.#replace(this.#headOf(kind, kept.object.id), kept)
+    this.#listed.delete(kept.object.id)
+  }
+
+  async #replace(path: string, content: object): Promise<void> {
+    const part = `${path}.new`
+    const replaced = this.#checked(async () => {
+      await writeFile(part, JSON.stringify(content), { mode: 0o600 })
+      await rename(part, path)
+    })
+    await replaced.catch(async (error: unknown) => {
+      await rm(part, { force: true })
       throw error
-    }
+    })
   }
 
   /** Runs the writes of an id one after the other, so that no change is lost. */
@@ -224,8 +233,8 @@ export class BatchFolder implements BatchStore {
     }
   }
 
-  #headOf(kind: Kind, id: string): string {
-    return join(this.folder, kind, `${id}.json`)
+  #headOf(kind: Kind, id: string, ending = 'json'): string {
+    return join(this.folder, kind, `${id}.${ending}`)
   }
 
   async #make(): Promise<void> {

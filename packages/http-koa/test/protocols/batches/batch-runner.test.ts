@@ -328,6 +328,28 @@ t.test('what another server of the folder is asked for is done within a minute',
   t.match(await ended(id, 130), { status: 'cancelled' })
 })
 
+t.test('of two servers, none undoes the cancellation that the other has answered', async (t) => {
+  const path = t.testdir({})
+  const { create, batch } = await running(t, { path })
+  const cancelled = { status: 'cancelling', cancelling_at: 5 } as const
+  for (let round = 0; round < 10; round++) {
+    const id = await create(linesOf(1), false)
+    const [one, other] = [new BatchFolder(path), new BatchFolder(path)]
+    // Both read the record before one of them has written it.
+    const changes = [
+      one.update(id, () => cancelled),
+      other.update(id, () => ({ status: 'in_progress', in_progress_at: 4 })),
+    ]
+    t.match(await changes[0], { object: cancelled })
+    await changes[1]
+    t.match(await batch(id), { ...cancelled, in_progress_at: 4 })
+    await other.update(id, () => ({ status: 'cancelled', cancelled_at: 6 }))
+    t.match(await batch(id), { status: 'cancelled', cancelling_at: 5, cancelled_at: 6 })
+    await one.remove(id)
+  }
+  t.same(await readdir(join(path, 'batches')), [])
+})
+
 t.test('a folder that is removed is told of', async (t) => {
   const path = t.testdir({})
   const { folder, create, ended } = await running(t, { path })
