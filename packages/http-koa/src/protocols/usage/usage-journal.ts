@@ -1,6 +1,7 @@
 import {
   appendFileSync,
   closeSync,
+  fstatSync,
   openSync,
   readdirSync,
   readSync,
@@ -73,15 +74,11 @@ const fileName = /^(\d{4}-\d\d)\.jsonl$/
 /** The content of a month's file that has been read. */
 interface ReadMonth {
   readonly sums: UsageSums
-  /** Prompt and generated tokens by key. */
-  readonly tokens: Map<string, number>
   /** The file's inode, as another server may replace the file. */
   readonly ino: number
   /** The position in bytes up to which the file is in the sums. */
   at: number
 }
-
-const tokensIn = (one: UsageSum): number => one.promptTokens + one.generatedTokens
 
 /**
  * Usage in a folder, which servers may share, with a file per month and a line per request. A line is written before
@@ -92,8 +89,6 @@ export class UsageJournal {
   readonly #months = new Map<string, ReadMonth>()
   /** Usage that could not be written yet. */
   readonly #unwritten = new UsageSums()
-  /** Months whose files end with a complete line. */
-  readonly #whole = new Set<string>()
 
   /** @throws `invalid_configuration` if the folder cannot be used */
   constructor(readonly folder: string) {
@@ -114,26 +109,28 @@ export class UsageJournal {
   }
 
   #append(month: string, one: UsageSum): void {
-    const begin = this.#whole.has(month) ? '' : '\n'
-    this.#whole.delete(month)
-    appendFileSync(this.#fileOf(month), `${begin}${JSON.stringify(one)}\n`, { mode: 0o600 })
-    this.#whole.add(month)
+    const file = openSync(this.#fileOf(month), 'a+', 0o600)
+    try {
+      const last = Buffer.from('\n')
+      readSync(file, last, 0, 1, Math.max(0, fstatSync(file).size - 1))
+      // A full disk, or the end of a process, may have left half a line.
+      const begin = last.toString() === '\n' ? '' : '\n'
+      appendFileSync(file, `${begin}${JSON.stringify(one)}\n`)
+    } finally {
+      closeSync(file)
+    }
   }
 
   /** The sums of a month, followed by those that could not be written. */
   month(month: string): readonly UsageSum[] {
-    return [...this.#read(month).sums.all(), ...this.#waiting(month)]
+    const waiting = this.#unwritten.all().filter((one) => monthOf(one.day) === month)
+    return [...this.#read(month).sums.all(), ...waiting]
   }
 
   /** The tokens that a key has used in a month. */
   tokensOf(key: string, month: string): number {
-    const waiting = this.#waiting(month).filter((one) => one.key === key)
-    const read = this.#read(month).tokens.get(key) ?? 0
-    return waiting.reduce((sum, one) => sum + tokensIn(one), read)
-  }
-
-  #waiting(month: string): readonly UsageSum[] {
-    return this.#unwritten.all().filter((one) => monthOf(one.day) === month)
+    const ofKey = this.month(month).filter((one) => one.key === key)
+    return ofKey.reduce((sum, one) => sum + one.promptTokens + one.generatedTokens, 0)
   }
 
   /** The sums of days, `from` and `to` included, without unreadable months, whose errors `onProblem` gets. */
@@ -165,13 +162,11 @@ export class UsageJournal {
     const found = statSync(file, { throwIfNoEntry: false })
     const { size = 0, ino = 0 } = found ?? {}
     // A file that is gone may come back.
-    const isNew = found !== undefined && (ino !== known?.ino || size < known.at)
-    const empty = () => ({ sums: new UsageSums(), tokens: new Map<string, number>(), ino, at: 0 })
-    const read = isNew ? empty() : (known ?? empty())
+    const isSame = known && (found === undefined || (ino === known.ino && size >= known.at))
+    const read = isSame ? known : { sums: new UsageSums(), ino, at: 0 }
     if (size > read.at) read.at += addLines(file, read)
     this.#months.set(month, read)
-    if (found === undefined) this.#whole.add(month)
-    else if (known === undefined) this.#shorten(month, read)
+    if (found !== undefined && known === undefined) this.#shorten(month, read)
     return read
   }
 
@@ -185,7 +180,6 @@ export class UsageJournal {
       const now = statSync(file)
       if (now.ino !== ino || now.size !== at) throw new Error('it has grown')
       renameSync(shorter, file)
-      this.#whole.add(month)
     } catch {
       // The longer file has the same content.
       rmSync(shorter, { recursive: true, force: true })
@@ -205,13 +199,12 @@ const isSum = (line: unknown): line is UsageSum =>
   usageCounts.every((name) => typeof line[name] === 'number')
 
 /** Adds the lines from `at` on, and returns their bytes. Reads blocks, as a single text could become too long. */
-function addLines(file: string, { sums, tokens, at: from }: ReadMonth): number {
+function addLines(file: string, { sums, at: from }: ReadMonth): number {
   const add = (line: string): boolean => {
     const one = parsedJson(line)
     // An incomplete line that a crash has left, or one of another program.
     if (!isSum(one)) return false
     sums.add(one)
-    if (one.key !== null) tokens.set(one.key, (tokens.get(one.key) ?? 0) + tokensIn(one))
     return true
   }
   const descriptor = openSync(file, 'r')

@@ -189,6 +189,13 @@ t.test('servers may share a folder: quotas and sums count what all of them wrote
   first.add({ ...one, key: 'ann' })
   t.match(second.month('1970-01'), [{ requests: 3 }, { key: 'bob' }])
 
+  // Another one is killed, or has no space left, in the middle of a line.
+  appendFileSync(file, line.slice(0, -9))
+  first.add({ ...one, key: 'ann' })
+  appendFileSync(file, line.slice(0, 9))
+  second.add({ ...one, key: 'ann' })
+  t.match(second.month('1970-01'), [{ requests: 5 }, { key: 'bob' }], 'half a line is only itself')
+
   // Another one appends to what is being replaced by its sums.
   writeFileSync(file, line.repeat(2))
   const { stringify } = JSON
