@@ -98,10 +98,8 @@ export function writeRecording(parts: RecordingParts): Recording {
 }
 
 /** The failure if the flight recorder is off. */
-export function noRecorder(): CllmError {
-  const message = 'This server has no flight recorder: it is switched off'
-  return new CllmError('unsupported', message)
-}
+export const noRecorder = (): CllmError =>
+  new CllmError('unsupported', 'This server has no flight recorder: it is switched off')
 
 /** Rounds to the microsecond. */
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000

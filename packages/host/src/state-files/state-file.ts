@@ -1,5 +1,6 @@
 import { createHash, createHmac, scryptSync } from 'node:crypto'
-import { stat } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type StateHead, type SlotFiles, CllmError } from '@cllm/core'
 import { bytesOf, readStateIn, sizeOf } from './thread/state-bytes.js'
@@ -61,18 +62,16 @@ export async function writeStateFile(
 /**
  * Reads a whole file into `data` and checks it.
  *
- * @param thread - reads it; default: the thread that requests wait for
  * @throws Error that says why it is no whole state of this length
  */
 export async function readStateFile(
   path: string,
   data: Uint8Array,
   secret?: Uint8Array,
-  thread = readThread,
 ): Promise<ReadHead> {
   const isShared = data.buffer instanceof SharedArrayBuffer
   const shared = isShared ? data : new Uint8Array(new SharedArrayBuffer(data.byteLength))
-  const head = await thread.run('read', path, secret, shared)
+  const head = await readThread.run('read', path, secret, shared)
   if (!isShared) data.set(shared)
   return head
 }
@@ -111,17 +110,19 @@ export class SlotFolder implements SlotFiles {
 
   async read(filename: string, check: (head: StateHead) => void) {
     const path = this.#path(filename)
-    const file = await usable(filename, stat(path))
-    // Opening a pipe would block the thread, and all that wait for it, for ever.
-    if (!file.isFile()) throw refused(`${filename} cannot be used: it is no file`)
-    const reading = slotThread.run('read', path, this.#secret)
-    const found = await usable(filename, reading)
-    check(found)
-    const data = new Uint8Array(new SharedArrayBuffer(found.bytes))
-    // The file may have been replaced meanwhile.
-    const head = await usable(filename, readStateFile(path, data, this.#secret, slotThread))
-    check(head)
-    return { head, data, bytes: file.size }
+    // Opened once, as another server may replace it meanwhile. Opening a pipe would wait for its writer for ever.
+    const file = await usable(filename, open(path, constants.O_RDONLY | constants.O_NONBLOCK))
+    try {
+      const found = await file.stat()
+      if (!found.isFile()) throw refused(`${filename} cannot be used: it is no file`)
+      const head = await usable(filename, slotThread.run('read', file.fd, this.#secret))
+      check(head)
+      const data = new Uint8Array(new SharedArrayBuffer(head.bytes))
+      await usable(filename, slotThread.run('read', file.fd, this.#secret, data))
+      return { head, data, bytes: found.size }
+    } finally {
+      await file.close()
+    }
   }
 
   #path(filename: string): string {

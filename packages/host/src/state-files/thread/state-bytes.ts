@@ -61,17 +61,18 @@ export function sizeOf(headBytes: number, bytes: number, isSealed: boolean): num
 
 /**
  * Reads the head of a file, and the state if there is memory for it: of exactly its length, or `new`.
+ * @param path - or the descriptor of the open file, which stays open
  * @throws Error that says why it is no whole state of this secret
  */
-export function readState(path: string, secret?: Uint8Array, memory?: Memory): ReadHead {
-  const file = openSync(path, 'r')
+export function readState(path: string | number, secret?: Uint8Array, memory?: Memory): ReadHead {
+  const file = typeof path === 'number' ? path : openSync(path, 'r')
   try {
     const found = fstatSync(file)
     const source = new StateSource(found.size, (bytes, at) => readFully(file, bytes, at))
     const read = readStateFrom(source, secret, memory)
     return { ...read, usedAt: found.mtimeMs, version: versionOf(found) }
   } finally {
-    closeSync(file)
+    if (file !== path) closeSync(file)
   }
 }
 

@@ -62,24 +62,19 @@ export function strangeness(opening: Buffer): string {
 }
 
 function fieldsOf(text: string): Fields {
-  const fields = parsed(text)
-  const { key, scope, partial, tokens, bytes } = fields
-  const isRight =
-    typeof key === 'string' &&
-    typeof scope === 'string' &&
-    typeof partial === 'boolean' &&
-    isCount(tokens) &&
-    isCount(bytes)
-  if (!isRight) throw new Error('its head is damaged')
-  return { key, scope, partial, tokens, bytes }
-}
-
-function parsed(text: string): Partial<Record<keyof Fields, unknown>> {
   try {
-    return Object(JSON.parse(text)) as object
+    const { key, scope, partial, tokens, bytes } = JSON.parse(text) as Partial<Fields>
+    const isRight =
+      typeof key === 'string' &&
+      typeof scope === 'string' &&
+      typeof partial === 'boolean' &&
+      isCount(tokens) &&
+      isCount(bytes)
+    if (isRight) return { key, scope, partial, tokens, bytes }
   } catch {
-    throw new Error('its head is damaged')
+    // It is not JSON, or null.
   }
+  throw new Error('its head is damaged')
 }
 
 const isCount = (value: unknown): value is number =>

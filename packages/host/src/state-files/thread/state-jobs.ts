@@ -180,8 +180,7 @@ function cleanFolder({ folder, now, limitBytes, more, maxAgeMs }: FolderLimits):
     const isUnfinished = name.endsWith(unfinished)
     const oldest = now - (isUnfinished ? unfinishedMs : maxAgeMs)
     const isTooMuch = !isUnfinished && total > limitBytes
-    const isLeft = !isTooMuch && usedAt >= oldest
-    if (!isLeft && isRemoved(join(folder, name))) {
+    if ((isTooMuch || usedAt < oldest) && isRemoved(join(folder, name))) {
       total -= size
       removed.push(name)
     } else if (!isUnfinished) names.push(name)
