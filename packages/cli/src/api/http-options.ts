@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import {
   defined,
@@ -27,6 +26,7 @@ import type { LoadedConfig } from '../config/load-config.js'
 import { ofCluster } from '../config/paths.js'
 import type { SharedWithFronts } from '../models/served/served-pool.js'
 import { orInvalid } from '../config/messages.js'
+import { readNamed } from '../config/paths.js'
 import { splitAtCommas } from '../config/options/value-format.js'
 import type { ServedModel } from '../config/served-models.js'
 import { mayHaveProjector } from '../models/resolve-model.js'
@@ -159,7 +159,7 @@ function bodyLimitOf(config: CllmConfig, encodes: boolean): number {
 }
 
 function readTls(certFile: string, keyFile: string) {
-  const read = (file: string) => orInvalid(() => readFileSync(file), 'a TLS file cannot be read')
+  const read = (file: string) => orInvalid(() => readNamed(file), 'a TLS file cannot be read')
   const tls = { cert: read(certFile), key: read(keyFile) }
   orInvalid(() => createSecureContext(tls), `${certFile} and ${keyFile} cannot be used for TLS`)
   return tls

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { CllmError } from '@cllm/core'
 import convict from 'convict'
@@ -15,6 +14,7 @@ import { readFileLayer } from './file-layer.js'
 import { options, type PlacedOption, schema, type CllmConfig } from './options/schema.js'
 import { resolveModels, resolvePolicy } from './resolve-policy.js'
 import { describeValue, reasonOf } from './messages.js'
+import { readNamed } from './paths.js'
 import { accepts, isRecord } from './options/value-format.js'
 
 /** The input of {@link loadConfig}. */
@@ -49,8 +49,6 @@ export interface LoadedConfig {
   /** Folder from which plugin names are resolved. */
   readonly pluginsFolder: string
 }
-
-const fromDisk = (file: string) => readFileSync(file, 'utf8')
 
 /** The layer of the file, empty without a file. Messages call the file `name`. */
 const readLayer = (name: string | undefined, file: string, readFile: (file: string) => string) => {
@@ -116,7 +114,7 @@ export const loadConfig = ({
   listens = true,
   cwd = process.cwd(),
   given = [],
-  readFile = fromDisk,
+  readFile = (name) => readNamed(name).toString(),
 }: ConfigInput): LoadedConfig => {
   const flags = readFlagsLayer(argv, own)
   const file = flags.file ?? (env[configVariable] || undefined)

@@ -2,6 +2,7 @@ import { homedir, userInfo } from 'node:os'
 import path from 'node:path'
 import { readFileSync, existsSync } from 'node:fs'
 import { type AdapterSource, ownEntry } from '@cllm/core'
+import { checkIsFile } from '@cllm/backend-llamacpp/sample-file'
 import { orInvalid } from './messages.js'
 import { format, splitAtCommas, type ValueFormat } from './options/value-format.js'
 
@@ -81,6 +82,15 @@ export const resolveTemplate = (template: string | null, folder: string): string
 }
 
 /**
+ * Reads a file that a setting names. A pipe could hold up the start for ever, unless it is in `/dev`: a shell writes to
+ * that.
+ */
+export function readNamed(file: string): Buffer {
+  if (!/^\/(dev|proc)\//.test(file)) checkIsFile(file, 'a file')
+  return readFileSync(file)
+}
+
+/**
  * The text of `model.chat_template`, which is the template itself, a file with it, or the name of one that
  * llama-server knows.
  *
@@ -91,7 +101,7 @@ export const readChatTemplate = (template: string | null = null): string | undef
     return template ?? undefined
   const names = templateNames.join(', ')
   const problem = `model.chat_template: ${template} is neither a Jinja template nor a file with one, nor one of ${names}`
-  return namedTemplate(template) ?? orInvalid(() => readFileSync(template, 'utf8'), problem)
+  return namedTemplate(template) ?? orInvalid(() => readNamed(template).toString(), problem)
 }
 
 /** Matches `NAME=PATH[:SCALE]`. */

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { chmodSync, chownSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs'
+import { chmodSync, chownSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { attempt, CllmError, type Logger } from '@cllm/core'
 import {
   type ApiKey,
@@ -11,6 +11,7 @@ import {
   type KeyRing,
 } from '@cllm/http-koa'
 import { orInvalid } from '../config/messages.js'
+import { readNamed } from '../config/paths.js'
 import { writeWhole } from '../models/model-files.js'
 import { withLock } from '../models/fetch/file-lock.js'
 
@@ -21,7 +22,7 @@ import { withLock } from '../models/fetch/file-lock.js'
  */
 export function readKeyFile(file: string): readonly ApiKey[] {
   const advice = '. `cllm keys add NAME --api-keys FILE` writes them'
-  const read = () => readFileSync(file, 'utf8')
+  const read = () => readNamed(file).toString()
   return parseKeys(orInvalid(read, 'the keys cannot be read', advice), file)
 }
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { createTemplateCompiler } from '@cllm/backend-llamacpp'
@@ -12,6 +13,7 @@ import { renderConfig } from '../../src/commands/serve/config.js'
 import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/schema.js'
 import { toEngineSettings, toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
+import { readKeyFile } from '../../src/keys/keys.js'
 import { toPresets } from '../../src/config/served-models.js'
 import { namedTemplate, readChatTemplate, templateNames } from '../../src/config/paths.js'
 import { toTransportOptions } from '../../src/api/http-options.js'
@@ -770,6 +772,18 @@ t.test('a chat template of plain words is taken as it is', (t) => {
     load({ flags: ['--chat-template', 'my own.jinja'] }).config.model.chat_template,
     '/home/me/my own.jinja',
   )
+  t.end()
+})
+
+t.test('no start waits for what a pipe does not say', (t) => {
+  const pipe = join(t.testdir({}), 'pipe')
+  if (spawnSync('mkfifo', [pipe]).status !== 0) return t.end()
+  const message = /cannot be read: expected a file, found a pipe/
+  const refused = { code: 'invalid_configuration', message }
+  t.throws(() => readKeyFile(pipe), refused)
+  t.throws(() => loadConfig({ argv: ['--config', pipe], env: {} }), refused)
+  const template = { code: 'invalid_configuration', message: /found a pipe/ }
+  t.throws(() => readChatTemplate(pipe), template)
   t.end()
 })
 

@@ -55,8 +55,7 @@ export async function renew(client: RedisClient): Promise<void> {
 
 /** The error for a first connection that failed. */
 export function unreachable(url: string, error: unknown): CllmError {
-  const why = withoutSecrets(`at ${url} cannot be reached: ${reasonOf(error)}`)
-  const message = `The cluster ${why}`
+  const message = withoutSecrets(`The cluster at ${url} cannot be reached: ${reasonOf(error)}`)
   return new CllmError('cluster_unavailable', message, { cause: error })
 }
 

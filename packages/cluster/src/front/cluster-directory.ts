@@ -39,14 +39,12 @@ export class ClusterDirectory implements ClosableDirectory {
   status(id?: string): ModelStatus {
     const name = this.nameOf(id)
     const [member] = this.front.client(name).workers.members
-    const state = member === undefined ? 'unloaded' : 'loaded'
-    const info = member?.record.info
     return {
       name,
-      state,
+      state: member === undefined ? 'unloaded' : 'loaded',
       users: 0,
       waiting: 0,
-      info,
+      info: member?.record.info,
       aliases: aliasesOf(name, this.list(), this.#aliases),
       expiresAt: undefined,
       error: this.#whyNone(name),
@@ -68,8 +66,7 @@ export class ClusterDirectory implements ClosableDirectory {
   }
 
   async drain(): Promise<void> {
-    const clients = this.list().map((name) => this.front.client(name))
-    await Promise.allSettled(clients.map(async (client) => await client.drain()))
+    await Promise.allSettled(this.list().map(async (name) => await this.front.client(name).drain()))
   }
 
   async close(): Promise<void> {
