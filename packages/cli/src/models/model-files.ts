@@ -149,7 +149,7 @@ export async function replaceFile(
 export async function writeWhole(file: string, text: string, prepare?: (part: string) => void) {
   const part = `${file}.${randomUUID()}.part`
   try {
-    await writeFile(part, text, { mode: 0o600 })
+    await writeFile(part, text, { mode: 0o600, flush: true })
     prepare?.(part)
     await replaceFile(part, file)
   } finally {

@@ -35,7 +35,7 @@ export class BatchFolder implements BatchStore {
     const { id } = kept.object
     try {
       await this.#checked(async () => {
-        await writeFile(this.contentOf(id), content, { mode: 0o600 })
+        await writeFile(this.contentOf(id), content, { mode: 0o600, flush: true })
       })
       await this.put('files', kept)
     } catch (error) {
@@ -179,7 +179,10 @@ export class BatchFolder implements BatchStore {
     yield* createReadStream(await checkedFile(this.contentOf(id)), place)
   }
 
-  /** Removes an incomplete last line, which a crash or a full disk has left. False if there is no file. */
+  /**
+   * Removes an incomplete last line, which a crash or a full disk has left, and waits until a power cut would lose
+   * none of the others. False if there is no file.
+   */
   async mend(id: string): Promise<boolean> {
     const file = await open(this.contentOf(id), 'r+').catch(ifMissing)
     if (file === undefined) return false
@@ -187,6 +190,7 @@ export class BatchFolder implements BatchStore {
       const { size } = await file.stat()
       const end = await endOfLines(file, size)
       if (end < size) await file.truncate(end)
+      await file.sync()
       return true
     } finally {
       await file.close()
@@ -202,7 +206,7 @@ export class BatchFolder implements BatchStore {
   async #replace(path: string, content: object): Promise<void> {
     const part = `${path}.new`
     const replaced = this.#checked(async () => {
-      await writeFile(part, JSON.stringify(content), { mode: 0o600 })
+      await writeFile(part, JSON.stringify(content), { mode: 0o600, flush: true })
       await rename(part, path)
     })
     await replaced.catch(async (error: unknown) => {

@@ -54,6 +54,7 @@ export class FolderAnswers implements BatchAnswers {
 
   async close(batch: BatchObject): Promise<BatchObject['request_counts'] | undefined> {
     await this.open(batch)
+    for (const file of Object.values(outputIds(batch.id))) await this.folder.mend(file)
     return await this.counts(batch.id)
   }
 
