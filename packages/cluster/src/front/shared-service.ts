@@ -28,8 +28,7 @@ export class SharedService {
   onEvent(worker: string, tenant: string, event: RequestEvent): void {
     if (tenant === '' || (event.type !== 'token' && event.type !== 'end')) return
     this.#arm()
-    const own = entryOf(this.#done, worker, () => new Map<string, Service>())
-    const sum = sumIn(own, tenant)
+    const sum = sumIn(entryOf(this.#done, worker, () => new Map<string, Service>()), tenant)
     if (event.type === 'token') sum.generatedTokens++
     else sum.promptTokens += Math.max(0, event.usage.promptTokens - event.usage.cachedTokens)
   }
