@@ -28,7 +28,8 @@ export class SharedService {
   onEvent(worker: string, tenant: string, event: RequestEvent): void {
     if (tenant === '' || (event.type !== 'token' && event.type !== 'end')) return
     this.#arm()
-    const sum = sumIn(entryOf(this.#done, worker, () => new Map<string, Service>()), tenant)
+    const own = entryOf(this.#done, worker, () => new Map<string, Service>())
+    const sum = sumIn(own, tenant)
     if (event.type === 'token') sum.generatedTokens++
     else sum.promptTokens += Math.max(0, event.usage.promptTokens - event.usage.cachedTokens)
   }

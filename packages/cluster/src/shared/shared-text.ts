@@ -36,8 +36,7 @@ export class SharedText {
   async update(change: (text: string | null) => string): Promise<void> {
     for (let tries = 0; tries < mostTries; tries++) {
       const before = await this.read()
-      const after = change(before)
-      if (await this.#replace(before, after)) return
+      if (await this.#replace(before, change(before))) return
     }
     const message = 'The keys of the cluster are changed too often by others: try again'
     throw new CllmError('cluster_unavailable', message)
