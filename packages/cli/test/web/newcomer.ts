@@ -44,8 +44,13 @@ function underLoad(url: string, clients: number) {
  * sets another policy while others use the server, and watches it.
  */
 export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<void> {
+  const status = 503 // as while the model loads
+  await page.route('**/v1/models', async (route) => await route.fulfill({ status, body: '{}' }))
   await page.goto(url)
   t.equal(page.url(), `${url}/ui/`, 'a browser is sent to the page')
+  await page.getByText('The model is loading.').waitFor()
+  await page.unroute('**/v1/models')
+  await page.getByText('stories15m answers.').waitFor()
   await page
     .getByRole('combobox', { name: 'Model', exact: true })
     .getByText('stories15m')

@@ -53,8 +53,8 @@ export interface Route<Own = never> {
   readonly isHidden?: boolean
   /** Whether it is only logged at debug level, such as a file of the page or a route that is polled. */
   readonly isQuiet?: boolean
-  /** Whether it also answers while models load and while the server stops. */
-  readonly isAlways?: boolean
+  /** Whether it also answers while models load and while the server stops; `html`: those who ask for a page. */
+  readonly isAlways?: boolean | 'html'
   /** Answers a request. */
   // a method and no property, so that handlers may take calls with the fields of their own schema
   handle(call: Call, own: Own): Answer | Promise<Answer>

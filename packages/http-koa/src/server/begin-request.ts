@@ -142,7 +142,9 @@ export function guardGate(
     if (hosts > 1 || (hosts === 0 && ctx.req.httpVersion === '1.1')) {
       throw new CllmError('invalid_http', `Expected HTTP/1.1 with one Host, instead got ${hosts}`)
     }
-    if (ctx.state.match.routes[0]?.route.isAlways === true) return await next()
+    const isAlways = ctx.state.match.routes[0]?.route.isAlways
+    if (isAlways === true) return await next()
+    if (isAlways === 'html' && ctx.accepts('json', 'html') === 'html') return await next()
     if (gate.isClosing) {
       // A new connection may reach another server.
       ctx.set('Connection', 'close')

@@ -11,7 +11,7 @@ import { ModelsPage } from './models/models-page.js'
 import { usePull } from './models/pull-form.js'
 import { isOff, SwitchedOff } from './parts/switched-off.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
-import { Server, ServerContext, type ServerError } from './server.js'
+import { Server, ServerContext, ServerError } from './server.js'
 import { type PageId, pages, Side } from './shell/side.js'
 import { UsagePage } from './usage/usage-page.js'
 
@@ -34,7 +34,7 @@ export function App() {
   /** Replaced with each new key, so that requests that were refused with the old key are sent again. */
   const [server, setServer] = useState(() => new Server(setRefusal))
   const { page, detail } = useAddress()
-  const { names: models, inputs } = useModels(server, page)
+  const { names: models, inputs, isLoading } = useModels(server, page)
   const pull = usePull(server)
   const [settings, setSettings] = useState(readSettings)
   const chat = useChat(server, allSettings(settings, models), models)
@@ -83,7 +83,7 @@ export function App() {
         {/* An answer goes on coming while another page is shown. */}
         <div class="page" hidden={page !== 'chat'}>
           <ChatPage
-            {...{ chat, settings, models, inputs, field }}
+            {...{ chat, settings, models, inputs, isLoading, field }}
             isShown={page === 'chat'}
             onSettings={change}
             onNew={startNew}
@@ -160,17 +160,23 @@ interface ListedModel {
   readonly architecture?: { readonly input_modalities: readonly Modality[] }
 }
 
-/** The models' names and inputs, read again with each page: a model may have been downloaded meanwhile. */
+/** The models' names and inputs, read again with each page, as one may have been downloaded, and while the server starts. */
 function useModels(server: Server, page: PageId) {
   const [models, setModels] = useState<readonly ListedModel[]>([])
+  const [waits, setWaits] = useState(0)
   useEffect(() => {
     void server
       .json<{ readonly data: readonly ListedModel[] }>('v1/models')
       .then(({ data }) => setModels(data))
-      .catch(() => {}) // a missing key is asked for, and the list before may still be right
-  }, [server, page])
+      .catch((error: unknown) => {
+        // A missing key is asked for, and the list before may still be right.
+        const isStarting = error instanceof ServerError && error.status === 503
+        if (isStarting) setTimeout(setWaits, 1000, waits + 1)
+      })
+  }, [server, page, waits])
   return useMemo(() => {
     const inputs = models.map((each) => [each.id, each.architecture?.input_modalities] as const)
-    return { names: models.map(({ id }) => id), inputs: new Map(inputs) }
-  }, [models])
+    const isLoading = models.length === 0 && waits > 0
+    return { names: models.map(({ id }) => id), inputs: new Map(inputs), isLoading }
+  }, [models, waits])
 }

@@ -42,14 +42,20 @@ const workerPolicy = policyOf("'self' 'unsafe-eval'", "'none'")
 const toPage = new Reply(undefined, { location: 'ui/' })
 
 const routes: readonly Route<ReadFiles>[] = [
-  get('/', 'open', 'Shows browsers the page', lead, { isHidden: true, isQuiet: true }),
+  get('/', 'open', 'Shows browsers the page', lead, {
+    isHidden: true,
+    isQuiet: true,
+    isAlways: 'html', // others may ask for `/` to learn whether the server is ready
+  }),
   get('/ui', 'open', 'The web page: chat, scheduler, lab, models, keys', sendPage, {
     answers: ['text/html'],
     isQuiet: true,
+    isAlways: true,
   }),
   get('/ui/*file', 'open', 'The files of the web page', sendFile, {
     answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
     isQuiet: true,
+    isAlways: true,
   }),
 ]
 

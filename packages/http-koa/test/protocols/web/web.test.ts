@@ -37,6 +37,19 @@ function pageOf(t: Test): URL {
   return pathToFileURL(`${folder}/`)
 }
 
+t.test('browsers get the page while the model loads, others are told that it does', async (t) => {
+  const protocols = [webProtocol({ page: pageOf(t) }), nativeProtocol()]
+  const server = await serve({ protocols, transport: { isReady: () => false } })
+  t.teardown(server.close)
+  const statusOf = async (path: string, accept: string) =>
+    (await server.get(path, { redirect: 'manual', headers: { accept } })).status
+  t.equal(await statusOf('/', browser), 302)
+  t.equal(await statusOf('/ui/', browser), 200)
+  t.equal(await statusOf('/ui/assets/index-1.js', '*/*'), 200)
+  t.equal(await statusOf('/', '*/*'), 503)
+  t.equal(await statusOf('/health', browser), 503)
+})
+
 t.test('the page: files, headers, and who is sent to it', async (t) => {
   const protocols = [webProtocol({ page: pageOf(t) }), nativeProtocol()]
   const server = await serve({ protocols })

@@ -26,6 +26,8 @@ interface ChatPageProps {
   readonly models: readonly string[]
   /** The inputs that each model takes, if they are known. */
   readonly inputs: ReadonlyMap<string, readonly Modality[] | undefined>
+  /** Whether the server still starts. */
+  readonly isLoading: boolean
   readonly isShown: boolean
   readonly onSettings: (settings: ChatSettings) => void
   readonly onNew: () => void
@@ -36,6 +38,7 @@ interface ChatPageProps {
 /** The chat: conversations kept in this browser, answered by the server. */
 export function ChatPage(props: ChatPageProps) {
   const { chat, settings, models, inputs, isShown, onSettings, onNew, field } = props
+  const name = models[0] === undefined ? 'The server' : settings.model || models[0]
   const { conversation, isBusy } = chat
   const [edited, setEdited] = useState<string>()
   const end = useRef<HTMLDivElement>(null)
@@ -89,8 +92,8 @@ export function ChatPage(props: ChatPageProps) {
           <div class="talk welcome">
             <p class="greeting">What would you like to know?</p>
             <p class="hint">
-              {models[0] === undefined ? 'The server' : settings.model || models[0]} answers.
-              Nothing leaves this server.
+              {props.isLoading ? 'The model is loading.' : `${name} answers.`} Nothing leaves this
+              server.
             </p>
             <div class="suggestions">
               {suggestions.map((text) => (
