@@ -150,20 +150,7 @@ function typeOf(id: number): TokenType {
 }
 
 /** The seven numbers at the start of a llama2.c checkpoint (version 0). */
-interface Llama2cHeader {
-  /** Width of the embedding. */
-  readonly embedding: number
-  /** Width of the feed-forward layer. */
-  readonly feedForward: number
-  readonly layers: number
-  readonly heads: number
-  readonly keyValueHeads: number
-  readonly vocabulary: number
-  /** Longest sequence the model was trained on, in tokens. */
-  readonly context: number
-  /** Whether the output layer is the embedding matrix (marked by a positive vocabulary size). */
-  readonly tiedOutput: boolean
-}
+type Llama2cHeader = ReturnType<typeof readHeader>
 
 const headerBytes = 28
 
@@ -213,7 +200,7 @@ function readWeights(
 }
 
 /** @throws CllmError `model_invalid` when it makes no sense. */
-function readHeader(data: Uint8Array): Llama2cHeader {
+function readHeader(data: Uint8Array) {
   if (data.length < headerBytes) {
     const message = `expected a llama2.c checkpoint, got ${data.length} bytes: too short for its header`
     throw new CllmError('model_invalid', message)
@@ -221,13 +208,17 @@ function readHeader(data: Uint8Array): Llama2cHeader {
   const view = new DataView(data.buffer, data.byteOffset, headerBytes)
   const field = (index: number): number => view.getInt32(index * 4, true)
   const header = {
+    /** Width of the embedding. */
     embedding: field(0),
+    /** Width of the feed-forward layer. */
     feedForward: field(1),
     layers: field(2),
     heads: field(3),
     keyValueHeads: field(4),
     vocabulary: Math.abs(field(5)),
+    /** Longest sequence the model was trained on, in tokens. */
     context: field(6),
+    /** Whether the output layer is the embedding matrix (marked by a positive vocabulary size). */
     tiedOutput: field(5) > 0,
   }
   const { tiedOutput: _, ...sizes } = header

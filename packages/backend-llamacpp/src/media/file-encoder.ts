@@ -20,7 +20,7 @@ import { llamaVersion } from '../native/native.js'
 import { EncodingFiles } from './encoding-files.js'
 import { EncoderSupervisor } from './encoder-supervisor.js'
 import { checkHead } from './file-head.js'
-import { lowDetail } from './shrink-image.js'
+import { lowDetail } from './picture.js'
 
 /** Options of {@link FileEncoder}. */
 interface FileEncoderOptions extends MediaLibraryOptions {

@@ -1,8 +1,8 @@
 import { attempt, CllmError, type MediaType, soundLength } from '@cllm/core'
 import { imageSize } from 'image-size'
 
-/** Image formats that libmtmd decodes. */
-const formats = ['png', 'jpg', 'gif', 'bmp']
+/** Image formats that can be decoded. */
+const formats = ['png', 'jpg', 'webp', 'gif', 'bmp']
 
 /** The most pixels of an image; decoding takes three bytes for each. */
 const mostPixels = 64_000_000
@@ -24,7 +24,7 @@ function checkImage(file: Uint8Array): number {
   const unknown = { type: 'something else', width: 0, height: 0 }
   const { type = unknown.type, width, height } = attempt(() => imageSize(file), unknown)
   if (!formats.includes(type)) {
-    throw refused('image', `expected a PNG, JPEG, GIF or BMP file in base64, got ${type}`)
+    throw refused('image', `expected a PNG, JPEG, WebP, GIF or BMP file in base64, got ${type}`)
   }
   if (!(width > 0 && height > 0 && width * height <= mostPixels)) {
     const most = mostPixels / 1e6

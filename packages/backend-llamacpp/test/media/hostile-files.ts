@@ -54,6 +54,19 @@ const bmp = (width: number, height: number, pixels: Buffer): Buffer => {
   return Buffer.concat([Buffer.from('BM'), ...sizes, ...rest, pixels])
 }
 
+/** Six pixels: red, green, blue, and three more. */
+export const webp = Buffer.from(
+  'UklGRkoAAABXRUJQVlA4TD0AAAAvAkAAAC+goG0bpoXRPf4cLw2FbCNAh3AE5+/4KmjbhmmJnI0/xDf/AfwH8dAeYisJCAQoY8UD20T0P8YLAA==',
+  'base64',
+)
+
+/** The same, which says that it has another size. */
+const lyingWebp = (width: number, height: number): Buffer => {
+  const lying = Buffer.from(webp)
+  lying.writeUInt32LE(((width & 0x3fff) | ((height & 0x3fff) << 14)) >>> 0, 21)
+  return lying
+}
+
 interface Wave {
   readonly format?: number
   readonly channels?: number
@@ -107,6 +120,7 @@ function good(below: Below): HostileFile {
   const files: [string, MediaType, Buffer][] = [
     ['png', 'image', png(width, height, Buffer.from(rows))],
     ['gif', 'image', gif(width, height)],
+    ['webp', 'image', webp],
     ['bmp', 'image', bmp(width, height, noise(height * Math.ceil((3 * width) / 4) * 4))],
     ['wav', 'audio', wav(noise(2 * (400 + below(4000))))],
     ['mp3', 'audio', mp3(1 + below(20))],
@@ -138,8 +152,9 @@ function huge(below: Below): HostileFile {
     png(width, height, pixels),
     gif(width % 65_536, height % 65_536),
     bmp(width, height, pixels),
+    lyingWebp(width, height),
   ]
-  return { name: `${width} × ${height}`, type: 'image', file: files[below(3)]! }
+  return { name: `${width} × ${height}`, type: 'image', file: files[below(4)]! }
 }
 
 function wrong(below: Below): HostileFile {
@@ -167,6 +182,7 @@ function bomb(below: Below): HostileFile {
     ['16 million columns', 'image', () => png(2 ** 24 - 1, 3, Buffer.alloc(1000))],
     ['16 million rows', 'image', () => png(3, 2 ** 24 - 1, Buffer.alloc((2 ** 24 - 1) * 10))],
     ['8000 × 8000 and nothing', 'image', () => png(8000, 8000, Buffer.alloc(10))],
+    ['64 million pixels of WebP', 'image', () => lyingWebp(7999, 7999)],
     ['64 million pixels of 16 bits', 'image', () => png(8000, 8000, Buffer.alloc(1), 16)],
     ['4 GB of sound', 'audio', () => wav(Buffer.alloc(100), { size: 2 ** 32 - 1 })],
     ['one sample a second', 'audio', () => wav(Buffer.alloc(2e5), { rate: 1 })],

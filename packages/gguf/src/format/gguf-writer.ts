@@ -11,72 +11,35 @@ import {
   tensorBlocks,
 } from './gguf-types.js'
 
-const encoder = new TextEncoder()
-
-/** A growing little-endian buffer. */
-class ByteWriter {
-  #bytes = new Uint8Array(1 << 16)
-  #view = new DataView(this.#bytes.buffer)
-  #length = 0
-
-  /** The bytes written so far, not copied. */
-  get bytes(): Uint8Array {
-    return this.#bytes.subarray(0, this.#length)
-  }
-
-  /**
-   * Writes one scalar.
-   * @throws TypeError or RangeError when the value does not fit its type.
-   */
-  scalar(type: GgufScalarType, value: GgufScalar): void {
-    if (type === 'string') return this.string(String(value))
-    if (type === 'bool') return this.#integer(1, BigInt(value === true ? 1 : 0), 0n, 1n)
-    if (type === 'float32' || type === 'float64') return this.#float(type, Number(value))
-    const bits = Number(type.replace(/\D+/, ''))
-    const low = type.startsWith('u') ? 0n : -(1n << BigInt(bits - 1))
-    const high = low + (1n << BigInt(bits)) - 1n
-    this.#integer(bits / 8, BigInt(value), low, high)
-  }
-
-  /** Writes a string as GGUF does: its length in bytes as `uint64`, then UTF-8. */
-  string(value: string): void {
-    this.#reserve(8 + value.length * 3)
-    const { written } = encoder.encodeInto(value, this.#bytes.subarray(this.#length + 8))
-    this.#view.setBigUint64(this.#length, BigInt(written), true)
-    this.#length += 8 + written
-  }
-
-  /** Writes zeros until the length is a multiple of `alignment`. */
-  align(alignment: number): void {
-    const padding = (alignment - (this.#length % alignment)) % alignment
-    this.#reserve(padding)
-    this.#bytes.fill(0, this.#length, this.#length + padding)
-    this.#length += padding
-  }
-
-  #integer(bytes: number, value: bigint, low: bigint, high: bigint): void {
-    if (value < low || value > high) {
-      throw new RangeError(`expected an integer from ${low} to ${high}, got ${value}`)
+/**
+ * The bytes of a scalar.
+ * @throws TypeError or RangeError when the value does not fit its type.
+ */
+function scalar(type: GgufScalarType, value: GgufScalar): Uint8Array {
+  switch (type) {
+    case 'string': {
+      const utf8 = Buffer.from(String(value))
+      return Buffer.concat([scalar('uint64', utf8.length), utf8])
     }
-    this.#reserve(8)
-    this.#view.setBigUint64(this.#length, BigInt.asUintN(64, value), true)
-    this.#length += bytes
+    case 'bool':
+      return integer(1, BigInt(value === true ? 1 : 0), 0n, 1n)
+    case 'float32':
+      return new Uint8Array(Float32Array.of(Number(value)).buffer)
+    case 'float64':
+      return new Uint8Array(Float64Array.of(Number(value)).buffer)
+    default: {
+      const bits = Number(type.replace(/\D+/, ''))
+      const low = type.startsWith('u') ? 0n : -(1n << BigInt(bits - 1))
+      return integer(bits / 8, BigInt(value), low, low + (1n << BigInt(bits)) - 1n)
+    }
   }
+}
 
-  #float(type: 'float32' | 'float64', value: number): void {
-    this.#reserve(8)
-    if (type === 'float32') this.#view.setFloat32(this.#length, value, true)
-    else this.#view.setFloat64(this.#length, value, true)
-    this.#length += type === 'float32' ? 4 : 8
+function integer(bytes: number, value: bigint, low: bigint, high: bigint): Uint8Array {
+  if (value < low || value > high) {
+    throw new RangeError(`expected an integer from ${low} to ${high}, got ${value}`)
   }
-
-  #reserve(extra: number): void {
-    if (this.#length + extra <= this.#bytes.length) return
-    const grown = new Uint8Array(Math.max(this.#bytes.length * 2, this.#length + extra))
-    grown.set(this.bytes)
-    this.#bytes = grown
-    this.#view = new DataView(grown.buffer)
-  }
+  return new Uint8Array(BigUint64Array.of(BigInt.asUintN(64, value)).buffer, 0, bytes)
 }
 
 const magic = 0x46554747
@@ -132,39 +95,39 @@ export async function writeGguf(
 }
 
 function encodeHeader(metadata: GgufMetadata, tensors: readonly GgufTensor[]): Uint8Array {
-  const writer = new ByteWriter()
   const entries = Object.entries(metadata)
-  writer.scalar('uint32', magic)
-  writer.scalar('uint32', version)
-  writer.scalar('uint64', tensors.length)
-  writer.scalar('uint64', entries.length)
-  for (const [key, value] of entries) {
-    writer.string(key)
-    encodeValue(writer, value)
-  }
   let offset = 0
-  for (const { name, type, shape } of tensors) {
-    writer.string(name)
-    writer.scalar('uint32', shape.length)
-    for (const size of shape) writer.scalar('uint64', size)
-    writer.scalar('uint32', tensorBlocks[type].id)
-    writer.scalar('uint64', offset)
-    offset += alignUp(tensorByteLength(type, shape))
-  }
-  writer.align(alignment)
-  return writer.bytes
+  const header = Buffer.concat([
+    scalar('uint32', magic),
+    scalar('uint32', version),
+    scalar('uint64', tensors.length),
+    scalar('uint64', entries.length),
+    ...entries.flatMap(([key, value]) => [scalar('string', key), encodeValue(value)]),
+    ...tensors.flatMap(({ name, type, shape }) => {
+      const at = offset
+      offset += alignUp(tensorByteLength(type, shape))
+      return [
+        scalar('string', name),
+        scalar('uint32', shape.length),
+        ...shape.map((size) => scalar('uint64', size)),
+        scalar('uint32', tensorBlocks[type].id),
+        scalar('uint64', at),
+      ]
+    }),
+  ])
+  return Buffer.concat([header], alignUp(header.length))
 }
 
-function encodeValue(writer: ByteWriter, value: GgufValue): void {
+function encodeValue(value: GgufValue): Uint8Array {
   if (value.type !== 'array') {
-    writer.scalar('uint32', scalarIds[value.type])
-    writer.scalar(value.type, value.value)
-    return
+    return Buffer.concat([scalar('uint32', scalarIds[value.type]), scalar(value.type, value.value)])
   }
-  writer.scalar('uint32', arrayId)
-  writer.scalar('uint32', scalarIds[value.items])
-  writer.scalar('uint64', value.values.length)
-  for (const item of value.values) writer.scalar(value.items, item)
+  return Buffer.concat([
+    scalar('uint32', arrayId),
+    scalar('uint32', scalarIds[value.items]),
+    scalar('uint64', value.values.length),
+    ...value.values.map((item) => scalar(value.items, item)),
+  ])
 }
 
 async function writeTensor(file: FileHandle, tensor: GgufTensor): Promise<number> {

@@ -110,17 +110,19 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
   const { layers, embedding, feedForward, heads, keyValueHeads, headSize } = shape
   const { vocabulary, specialsAt, attentionLayers } = shape
   const types = tensorTypes(shape)
-  const matrix = (
+  const weights = (
     name: string,
     type: RandomTensorType,
-    row: number,
-    ...rows: readonly number[]
+    shape: readonly number[],
+    deviation: number,
   ): GgufTensor => ({
     name: `${name}.weight`,
     type,
-    shape: [row, ...rows],
-    data: () => randomTensor(type, [row, ...rows], 1 / Math.sqrt(row), random),
+    shape,
+    data: () => randomTensor(type, shape, deviation, random),
   })
+  const matrix = (name: string, type: RandomTensorType, row: number, ...rows: number[]) =>
+    weights(name, type, [row, ...rows], 1 / Math.sqrt(row))
   const norm = (name: string, size: number): GgufTensor =>
     floatTensor(`${name}.weight`, [size], () => new Float32Array(size).fill(1))
   /** Numbers from −1 to 1, which stay as they are. */
@@ -167,12 +169,7 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
     ]
   }
   return [
-    {
-      name: 'token_embd.weight',
-      type: types.embeddings,
-      shape: [embedding, vocabulary],
-      data: () => randomTensor(types.embeddings, [embedding, vocabulary], 1, random),
-    },
+    weights('token_embd', types.embeddings, [embedding, vocabulary], 1),
     ...Array.from({ length: layers }, (_, index) => layer(index)).flat(),
     norm(shape.architecture === 'lfm2' ? 'token_embd_norm' : 'output_norm', embedding),
     {

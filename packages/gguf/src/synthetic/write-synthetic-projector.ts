@@ -132,14 +132,12 @@ class ProjectorTensors {
   /** From the transformer's vectors to the text model's. */
   tail(kind: ProjectorKind, width: number): void {
     const size = this.embedding
-    if (kind === 'mlp') {
-      this.#biased('mm.0', size, width)
-      this.#biased('mm.2', width, width)
-    } else if (kind === 'gemma3') {
+    if (kind === 'gemma3') {
       this.#matrix('mm.input_projection.weight', [width, size])
       this.#constant('mm.soft_emb_norm.weight', [size], 1)
-    } else if (kind === 'qwen2vl_merger') {
-      this.#biased('mm.0', 4 * size, width)
+    } else if (kind !== 'ultravox') {
+      // four neighbours are merged into one vector
+      this.#biased('mm.0', kind === 'mlp' ? size : 4 * size, width)
       this.#biased('mm.2', width, width)
     } else {
       this.#constant('mm.a.norm_pre.weight', [stacked * size], 1)

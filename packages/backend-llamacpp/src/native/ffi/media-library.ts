@@ -7,7 +7,7 @@ import {
   runAsync,
   viewMemory,
 } from './bind-functions.js'
-import { lowDetail, shrinkImage } from '../../media/shrink-image.js'
+import { decodeWebp, isWebp, lowDetail, shrinkImage } from '../../media/picture.js'
 import type { Pointer } from './structs.js'
 
 /** Options of {@link MediaLibrary.open}. */
@@ -99,15 +99,9 @@ export class MediaLibrary {
     onPiece: (piece: MediaPiece) => void,
   ): Promise<void> {
     const functions = this.functions
-    const options = {
-      ...functions.mtmd_helper_init_opt_default(),
-      // a library with support for videos would start ffmpeg for files that it cannot read
-      ffmpeg_bin_dir: '/dev/null',
-    }
-    const read = functions.mtmd_helper_bitmap_init_from_buf
-    const decoded = await runAsync(read, this.context, file, file.length, false, options)
-    if (decoded.bitmap === null) throw new UnreadableFile('libmtmd cannot decode this file')
-    const bitmap = detail === 'low' ? this.#shrunk(decoded.bitmap) : decoded.bitmap
+    const whole = await this.#decoded(file)
+    if (whole === null) throw new UnreadableFile('the file cannot be decoded')
+    const bitmap = detail === 'low' ? this.#shrunk(whole) : whole
     const chunks = functions.mtmd_input_chunks_init()
     try {
       // one `mtmd_input_part` without text, and a list of this part
@@ -126,6 +120,23 @@ export class MediaLibrary {
       functions.mtmd_input_chunks_free(chunks)
       functions.mtmd_bitmap_free(bitmap)
     }
+  }
+
+  /** A file as a bitmap; null if it cannot be decoded. */
+  async #decoded(file: Uint8Array<ArrayBuffer>): Promise<Pointer> {
+    const functions = this.functions
+    if (isWebp(file)) {
+      const picture = decodeWebp(file)
+      if (picture === undefined) return null
+      return functions.mtmd_bitmap_init(picture.width, picture.height, picture.pixels)
+    }
+    const options = {
+      ...functions.mtmd_helper_init_opt_default(),
+      // a library with support for videos would start ffmpeg for files that it cannot read
+      ffmpeg_bin_dir: '/dev/null',
+    }
+    const read = functions.mtmd_helper_bitmap_init_from_buf
+    return (await runAsync(read, this.context, file, file.length, false, options)).bitmap
   }
 
   /** Replaces an image with a smaller one of low detail, if it is larger; frees the original then. */

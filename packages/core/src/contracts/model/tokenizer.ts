@@ -9,7 +9,7 @@ export interface PromptMedia {
   readonly type: MediaType
   /** Its place in the text: the number of UTF-16 units before it. */
   readonly at: number
-  /** The file in base64: PNG, JPEG, GIF or BMP; WAV, MP3 or FLAC. */
+  /** The file in base64: PNG, JPEG, WebP, GIF or BMP; WAV, MP3 or FLAC. */
   readonly data: string
   /** Scales an image down to at most 512 pixels a side, for fewer tokens if the projector allows. Default: as it is. */
   readonly detail?: 'low'
