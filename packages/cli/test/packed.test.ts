@@ -92,6 +92,11 @@ t.test('the packed packages, installed into an empty folder, serve', async (t) =
     await run(tsc, ['-p', app, '--exactOptionalPropertyTypes', 'false'])
     const { stdout } = await run(process.execPath, [join(app, 'embed.mjs')], { cwd: app })
     t.match(stdout, /^served 200 \S/)
+    const wrong = `await import('cllm').then(({ serve }) => serve({ modle: 'stories15m' }))`
+    const failing = run(process.execPath, ['--input-type=module', '-e', wrong], { cwd: app })
+    const message = /^CllmError: serve: there is no option "modle" .* did you mean "model"\?$/m
+    const { stderr } = await failing.catch((error: { stderr: string }) => error)
+    t.match(stderr, message, 'a class is named as in the code')
   })
 
   const cllm = join(app, 'node_modules', '.bin', 'cllm')

@@ -56,6 +56,9 @@ export class CllmError extends Error {
   }
 }
 
+// Node prints the class of an error that nothing catches, and the bundles call it _CllmError.
+Object.defineProperty(CllmError, 'name', { value: 'CllmError' })
+
 /** The message of a cancelled request's error if no reason was given. */
 export const cancelReason = 'The request was cancelled'
 
