@@ -115,16 +115,13 @@ export function simulationTable(results: readonly SimulationResult[]): string {
     const areSame = values.every((value) => value === values[0])
     return areSame ? formatNumber(values[0]) : formatEstimate(estimate(values))
   }
-  const head = known.map(([name]) => name)
-  const rows = [...byName].map(([name, all]) => [name, ...known.map(([, of]) => cell(of, all))])
-  const [only] = rows
-  const table =
-    rows.length === 1
-      ? textTable(
-          ['', only![0]!],
-          head.map((name, index) => [name, only![index + 1]!]),
-        )
-      : textTable(['', ...head], rows)
+  const lines = [
+    ['', ...known.map(([name]) => name)],
+    ...[...byName].map(([name, all]) => [name, ...known.map(([, of]) => cell(of, all))]),
+  ]
+  const turned = lines[0]!.map((_, column) => lines.map((line) => line[column]!))
+  const [head = [], ...rows] = byName.size === 1 ? turned : lines
+  const table = textTable(head, rows)
   const notes = results.flatMap((one) => [
     ...Object.entries(one.failures).map(
       ([kind, text]) => `${nameOf(one)}: failed with ${kind}: ${text}\n`,
