@@ -126,7 +126,8 @@ export async function serve(options: ServeOptions = {}): Promise<RunningServer> 
   const io = { stdout: out, stderr: out, env: process.env, signal: stop }
   const watching: KoaProtocol = { name: 'observers', observe: () => observers }
   const own = [...protocols, ...(observers.length === 0 ? [] : [watching])]
-  const serving = await startServing(loaded, io, { protocols: own, ...(logger && { logger }) })
+  const extras = { protocols: own, isGuest: true, ...(logger && { logger }) }
+  const serving = await startServing(loaded, io, extras)
   const drainMs = loaded.config.server.drain_timeout * 1000
   const asked = new AbortController()
   const end = AbortSignal.any([stop, asked.signal])

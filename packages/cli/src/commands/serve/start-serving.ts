@@ -32,6 +32,8 @@ export interface ServingExtras {
   readonly protocols?: readonly KoaProtocol[]
   /** Default: what the configuration says. */
   readonly logger?: Logger
+  /** Whether the process is a program's, which may catch what nothing else does. Default: no. */
+  readonly isGuest?: boolean
 }
 
 /** A server that listens and has loaded its first models. */
@@ -68,7 +70,7 @@ export async function startServing(
     models = await servedByCluster(loaded, parts)
   } else models = servedPool(loaded, io, parts)
   const { shared, directory, death } = models
-  const untell = tellUncaught(logger)
+  const untell = extras.isGuest === true ? () => {} : tellUncaught(logger)
   let [keys, tracing, server]: [OpenKeyRing?, Tracing?, Server?] = []
   const services = new Services()
   const close = async (graceMs?: number): Promise<void> => {

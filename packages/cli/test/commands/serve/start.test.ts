@@ -117,6 +117,7 @@ t.test('serve: what is wrong is told with what was expected and what came', asyn
 
 t.test('serve: all protocols, own routes, events, and text without HTTP', async (t) => {
   const told: string[] = []
+  const listeners = process.listenerCount('uncaughtExceptionMonitor')
   const onEvent = ({ type }: GenerateEvent) => void told.push(type)
   const server = await serve({
     model,
@@ -129,6 +130,8 @@ t.test('serve: all protocols, own routes, events, and text without HTTP', async 
     ],
   })
   t.teardown(async () => await server.close())
+  const now = process.listenerCount('uncaughtExceptionMonitor')
+  t.equal(now, listeners, 'what the program does not catch, or does, is its own')
   let text = ''
   const request = { prompt: { text: 'Once upon a time' }, maxTokens: 3 }
   for await (const event of server.generate(request)) if ('text' in event) text += event.text
