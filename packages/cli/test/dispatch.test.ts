@@ -262,6 +262,7 @@ t.test('deployments set what can be set, and ask for routes that there are', asy
       t.ok(variables.has(variable), `${file}: ${variable}`)
     }
     for (const [path] of text.matchAll(/\/health\/\w+/g)) t.ok(routes.has(path), `${file}: ${path}`)
+    t.notMatch(text, 'tinyllama', `${file}: the 2-bit model is for trying things out`)
   }
 })
 
