@@ -21,7 +21,7 @@ interface CharacterClass {
 }
 
 /** The states of an automaton that a text reaches, sorted. */
-type Reached = readonly number[]
+type Reached = Uint32Array
 
 /** An automaton with the sets of states that texts have reached, and a cache of the steps between them. */
 interface Explored {
@@ -113,10 +113,14 @@ export class Automata {
     this.spend(knownSteps)
     const key = (from * sides.length + sides.indexOf(before)) * codes + code
     return entryOf(one.steps, key, () => {
-      const to = new Set<number>()
+      const to: number[] = []
+      // states in a row often have the same set
+      let [last, isIn]: [CodePointSet | undefined, boolean] = [undefined, false]
       for (const at of this.#settled(one.nfa, one.reached[from]!, before, next)) {
         const { set, next: others } = one.nfa.states[at]!
-        if (set !== undefined && includes(set, code)) for (const other of others) to.add(other)
+        if (set !== last) isIn = set !== undefined && includes(set, code)
+        last = set
+        if (isIn) to.push(...others)
       }
       return this.#reached(one, to)
     })
@@ -125,7 +129,9 @@ export class Automata {
   /** The number of the set of states that can be reached from these states. */
   #reached({ nfa, reached, numbers }: Explored, from: Iterable<number>): number {
     const states = this.#reach(nfa, from)
-    return entryOf(numbers, states.join(), () => reached.push(states) - 1)
+    // as bytes, since writing thousands of numbers as digits takes longer than finding them
+    const key = Buffer.from(states.buffer).toString('latin1')
+    return entryOf(numbers, key, () => reached.push(states) - 1)
   }
 
   /** The states of a set, with those behind assertions that are true here. */
@@ -140,17 +146,14 @@ export class Automata {
     passes: (assertion: Assertion) => boolean = () => false,
   ): Reached {
     const reached = new Set(from)
+    const kept: number[] = []
     for (const at of reached) {
       const { set, assertion, next } = states[at]!
+      if (at === 0 || set !== undefined || assertion !== undefined) kept.push(at)
       if (set !== undefined || (assertion !== undefined && !passes(assertion))) continue
       for (const one of next) reached.add(one)
     }
     this.spend(1 + (reached.size >> 1))
-    return [...reached]
-      .filter((at) => {
-        const { set, assertion } = states[at]!
-        return at === 0 || set !== undefined || assertion !== undefined
-      })
-      .toSorted((a, b) => a - b)
+    return Uint32Array.from(kept).sort()
   }
 }
