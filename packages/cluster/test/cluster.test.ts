@@ -1056,6 +1056,22 @@ t.test('a server for strangers', { skip: missing ?? false }, async (t) => {
     await testRefusing(t, /READONLY .*it is a replica/, '--replicaof', '127.0.0.1', '1')
     const rights = ['--user', 'default', 'on', 'nopass', '~*', '&*', '+@all', '-xread', '-set']
     await testRefusing(t, /NOPERM .*lacks a right/, ...rights)
+    for (const right of ['mget', 'pubsub', 'srem']) {
+      const others = [...rights.slice(0, -2), `-${right}`]
+      const server = await RedisServer.start(...others)
+      t.teardown(async () => await server.kill())
+      const bus = await RedisBus.connect({ url: server.url })
+      t.teardown(async () => await bus.close())
+      const message = new RegExp(`NOPERM .*'${right}.*lacks a right`)
+      const start = new ClusterFront({ id: 'front', bus }).start()
+      await t.rejects(start, { code: 'cluster_unavailable', message }, right)
+    }
+    const evicting = await RedisServer.start('--maxmemory-policy', 'volatile-lru')
+    t.teardown(async () => await evicting.kill())
+    const warnings: object[] = []
+    const logger = { ...silentLogger, warn: (about: object) => warnings.push(about) }
+    await (await RedisBus.connect({ url: evicting.url, logger })).close()
+    t.same(warnings, [{ policy: 'volatile-lru' }])
     const secret = await RedisServer.start('--requirepass', 'secret')
     t.teardown(async () => await secret.kill())
     for (const url of [secret.url, secret.urlFor('default', 'guess')]) {

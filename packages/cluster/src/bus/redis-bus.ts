@@ -40,7 +40,12 @@ export class RedisBus implements ClusterBus {
    * @throws `cluster_unavailable` if it cannot be reached, or refuses the user
    */
   static async connect(options: RedisBusOptions): Promise<RedisBus> {
-    return new RedisBus(await Connections.open(options), options)
+    const bus = new RedisBus(await Connections.open(options), options)
+    // A user may lack this right.
+    const about = String(await bus.command('INFO', 'memory').catch(() => ''))
+    const [, policy] = /maxmemory_policy:(?!noeviction)(\S+)/.exec(about) ?? []
+    if (policy) options.logger?.warn({ policy }, 'the cluster needs maxmemory-policy noeviction')
+    return bus
   }
 
   /** @internal The connection for commands and the prefix of all keys, for shared data other than messages. */
@@ -110,6 +115,7 @@ export class RedisBus implements ClusterBus {
     const key = this.#prefix + mailbox
     const now = { isTold: true }
     await this.#call(['XADD', key, '*', 'l', ''], now)
+    await this.#call(['SREM', `${this.#prefix}members`, ''], now)
     const words = ['XREAD', 'COUNT', '1', 'STREAMS', key, '0-0']
     const client = this.connections.reader
     const [stream] = (await this.#call(words, { client, ...now })) as [[string, [[id: string]]]]
@@ -154,8 +160,8 @@ export class RedisBus implements ClusterBus {
     const all = (await this.#call(['SMEMBERS', `${this.#prefix}members`])) as string[]
     const ids = all.filter((id) => !isKnown(id))
     const found = new Map<string, string>()
-    if (ids.length === 0) return found
-    const words = ['MGET', ...ids.map((id) => this.#keyOf(id))]
+    // Also where there is none, so that a missing right is found at the start.
+    const words = ['MGET', ...[...ids, ''].map((id) => this.#keyOf(id))]
     const records = (await this.#call(words)) as (string | null)[]
     for (const [index, record] of records.entries()) {
       if (record !== null) found.set(ids[index]!, record)

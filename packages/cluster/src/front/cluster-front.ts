@@ -85,6 +85,7 @@ export class ClusterFront {
     await bus.check?.(own)
     bus.listen(own, (text) => this.#receive(text))
     await this.#look()
+    await bus.present?.([])
     this.#watch()
     this.#presence.start()
     this.#sleep.start()

@@ -128,10 +128,8 @@ export const noWorker = (): CllmError =>
   new CllmError('engine_unavailable', 'No worker of the cluster serves this model now')
 
 /** The error for a request that is too large for an envelope. */
-export function requestTooLarge(): CllmError {
-  const message = 'The request is too large for a message of the cluster'
-  return new CllmError('body_too_large', message)
-}
+export const requestTooLarge = (): CllmError =>
+  new CllmError('body_too_large', 'The request is too large for a message of the cluster')
 
 /** Whether two workers' models differ at most in precision, so that each can continue with the other's tokens. */
 export const isSameModel = (one: ModelInfo, other: ModelInfo): boolean =>

@@ -132,8 +132,7 @@ export class Link<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> 
     this.#cancelTimer = clock.at(due, () => {
       const now = clock.now()
       // If this check ran late, this process was busy and envelopes may still be unread.
-      const isLate = now - due > silenceMs / 4
-      if (isLate || !this.parts.isReachable()) this.#heardAt = now
+      if (now - due > silenceMs / 4 || !this.parts.isReachable()) this.#heardAt = now
       if (now - this.#heardAt >= silenceMs) {
         return this.close(`it was silent for ${silenceMs} ms`, true)
       }

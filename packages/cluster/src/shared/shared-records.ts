@@ -176,8 +176,7 @@ export class SharedBlobs extends SharedKeys {
 
   /** The bytes from `from` up to but excluding `to`. */
   async slice(id: string, from: number, to: number): Promise<Buffer> {
-    const words = ['GETRANGE', this.keyOf(id), String(from), String(to - 1)]
-    return await this.bus.bytes(...words)
+    return await this.bus.bytes('GETRANGE', this.keyOf(id), String(from), String(to - 1))
   }
 
   /** All bytes, in pieces. */
@@ -242,8 +241,7 @@ export class SharedResults extends SharedKeys {
 
   /** The result that {@link add} would have now. */
   async state(id: string): Promise<Added> {
-    const words = [addOnce, '1', this.keyOf(id), '', '', '']
-    return (await this.bus.command('EVAL', ...words)) as Added
+    return (await this.bus.command('EVAL', addOnce, '1', this.keyOf(id), '', '', '')) as Added
   }
 
   /** Whether a number has its result. */

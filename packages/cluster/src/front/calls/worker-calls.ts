@@ -112,8 +112,7 @@ export class WorkerCalls {
   onLost(worker: string): void {
     this.#statistics.lose(worker)
     // A copy, as some calls are made again meanwhile.
-    const all = [...this.#open.values()]
-    for (const open of all) {
+    for (const open of [...this.#open.values()]) {
       if (!open.waitsFor.delete(worker)) continue
       const { message, kind, deaths } = open
       if (open.answers.size + open.waitsFor.size > 0) this.#finish(open)
