@@ -128,7 +128,7 @@ export class BatchFolder implements BatchStore {
   }
 
   /**
-   * Removes contents without a record, which crashes during uploads have left. Contents of unfinished batches stay, as
+   * Removes contents without a record, and half records, which crashes during uploads have left. Contents of unfinished batches stay, as
    * their records are written at the end.
    *
    * @param before - a time in milliseconds; newer contents stay, as their upload may be in progress
@@ -142,11 +142,11 @@ export class BatchFolder implements BatchStore {
     const used = new Set(batches.filter(isUnderWay).flatMap(filesOf))
     const names = new Set(await readdir(join(this.folder, 'files')))
     for (const name of names) {
-      const id = name.slice(0, -'.jsonl'.length)
-      const hasRecord = names.has(`${id}.json`)
-      if (!name.endsWith('.jsonl') || !wellFormed.test(id) || hasRecord || used.has(id)) continue
-      const { mtimeMs } = await stat(this.contentOf(id))
-      if (mtimeMs < before) await rm(this.contentOf(id), { force: true })
+      const id = name.replace(/\.jsonl$|\.json\.new$/, '')
+      const path = join(this.folder, 'files', name)
+      if (!wellFormed.test(id) || names.has(`${id}.json`) || used.has(id)) continue
+      const { mtimeMs } = await stat(path)
+      if (mtimeMs < before) await rm(path, { force: true })
     }
   }
 
