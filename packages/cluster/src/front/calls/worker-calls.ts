@@ -112,7 +112,8 @@ export class WorkerCalls {
   onLost(worker: string): void {
     this.#statistics.lose(worker)
     // A copy, as some calls are made again meanwhile.
-    for (const open of [...this.#open.values()]) {
+    const all = [...this.#open.values()]
+    for (const open of all) {
       if (!open.waitsFor.delete(worker)) continue
       const { message, kind, deaths } = open
       if (open.answers.size + open.waitsFor.size > 0) this.#finish(open)
