@@ -31,10 +31,12 @@ import { withPast } from '../src/page/scheduler/past.js'
 import { readLines, type Server, ServerError } from '../src/page/server.js'
 import { cachedText, cacheText } from '../src/page/scheduler/words.js'
 import {
+  cachedFrom,
   figuresOf,
   itlPercentiles,
   type LiveState,
   percentilesOf,
+  tenantsOf,
   tokensBySecond,
   withActivity,
 } from '../src/page/scheduler/live-state.js'
@@ -517,19 +519,12 @@ t.test('figures of the live view', (t) => {
   ]
   const figures = figuresOf(frames, 2900)
   t.match(figures, { requests: 2, cachedShare: 0.25, tokensPerSecond: 2, stepMs: 10 })
-  t.same(figures.tenants, [
-    ['a', 0.75],
-    ['b', 0.25],
+  t.same(tenantsOf(frames), [
+    { tenant: 'a', share: 0.75, cachedShare: 0.25 },
+    { tenant: 'b', share: 0.25, cachedShare: 0.25 },
   ])
   t.same(
-    [...figures.cachedBy],
-    [
-      ['a', 0.25],
-      ['b', 0.25],
-    ],
-  )
-  t.same(
-    [...figures.cachedFrom],
+    [...cachedFrom(frames)],
     [
       ['slot', 10],
       ['ram', 15],

@@ -17,7 +17,7 @@ interface Row {
 }
 
 /** A row whose lowest value is best. */
-const less = (name: string, value: Row['value'], text = formatMs): Row => {
+const less = (name: string, value: Row['value'], text: Row['text'] = formatMs): Row => {
   return { name, value, text, isMoreBetter: false }
 }
 const fixed = (digits: number) => (value: number) => value.toFixed(digits)

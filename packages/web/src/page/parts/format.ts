@@ -1,5 +1,6 @@
-/** Formats milliseconds: `38 ms`, `1.2 s`, `2 min`. */
-export function formatMs(ms: number): string {
+/** Formats milliseconds: `38 ms`, `1.2 s`, `2 min`; `–` if they are not known. */
+export function formatMs(ms: number | undefined): string {
+  if (ms === undefined) return '–'
   if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
   return ms < 120_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60_000)} min`
 }

@@ -15,7 +15,7 @@ export function Tiles({ state }: LiveProps) {
     ['Busy slots', `${busy} of ${slots.length}`],
     ['Queue', String(waiting)],
     ['Tokens/s (1 min)', tokensPerSecond.toFixed(1)],
-    ['TTFT p50 (1 min)', ttft === undefined ? '–' : formatMs(ttft.p50)],
+    ['TTFT p50 (1 min)', formatMs(ttft?.p50)],
     ['Policy', policy.replaceAll('+', '+\u200b' /* where a line may end */), 'name'],
   ]
   return (
@@ -36,9 +36,7 @@ export function Figures({ state }: LiveProps) {
   const figures = figuresOf(frames, now)
   const ttft = ttftPercentiles(frames)
   const percentile = (name: keyof Percentiles) =>
-    numbers<readonly [string, Percentiles | undefined]>(name, ([, of]) =>
-      of === undefined ? '–' : formatMs(of[name]),
-    )
+    numbers<readonly [string, Percentiles | undefined]>(name, ([, of]) => formatMs(of?.[name]))
   return (
     <section class="card" aria-label="Figures">
       <h2>Times, the last minute</h2>

@@ -2,7 +2,7 @@ import { DataTable, numbers } from '../parts/data-table.js'
 import { formatBytes, formatMs, formatShare } from '../parts/format.js'
 import { linkTo } from './tables.js'
 import { hitText } from './words.js'
-import { figuresOf, type LiveProps } from './live-state.js'
+import { cachedFrom, type LiveProps } from './live-state.js'
 import type { ProgramReport } from '@cllm/core'
 import { ofModel, useAnswer } from '../server.js'
 
@@ -55,8 +55,8 @@ export function Slots({ state }: LiveProps) {
 }
 
 /** Tables of the cache tiers behind the slots, and of where cached tokens came from. */
-export function Tiers({ state: { cache, frames, now } }: LiveProps) {
-  const { cachedFrom } = figuresOf(frames, now)
+export function Tiers({ state: { cache, frames } }: LiveProps) {
+  const sources = [...cachedFrom(frames)]
   const tiers = [['RAM', cache?.ram] as const, ['disk', cache?.disk] as const]
   return (
     <section class="card" aria-label="Saved prefixes">
@@ -79,9 +79,9 @@ export function Tiers({ state: { cache, frames, now } }: LiveProps) {
             </p>
           ),
       )}
-      {cachedFrom.size > 0 && (
+      {sources.length > 0 && (
         <ul>
-          {[...cachedFrom].map(([from, tokens]) => (
+          {sources.map(([from, tokens]) => (
             <li key={from}>
               {count(tokens)} cached tokens of the last minute were {hitText(from)}
             </li>

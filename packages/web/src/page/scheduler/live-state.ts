@@ -35,8 +35,8 @@ export function withActivity(state: LiveState | undefined, activity: EngineActiv
   const old = (state?.spans ?? []).filter(({ untilMs }) => untilMs > since)
   const spans = joined([...old, ...frames.flatMap((frame) => frame.spans)])
   const sums = frames.map((frame) => {
-    const { spans: _, ...sum } = frame
-    return sum
+    const { spans: _, ...others } = frame
+    return others
   })
   const all = [...(state?.frames ?? []), ...sums]
   const isRecent = (atMs: number): boolean => atMs > now.now - figuresMs
@@ -108,40 +108,50 @@ function sumByKey(counts: readonly (readonly [key: string, count: number])[]): M
   return sums
 }
 
-/** Sums and means over frames. */
+/** The sum of a figure of each. */
+export const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
+  all.reduce((total, one) => total + of(one), 0)
+
+const endedIn = (frames: LiveState['frames']) => frames.flatMap(({ ended }) => ended)
+
+/** Requests and tokens of the frames; `stepTokens` and `stepMs` are means of a step. */
 export function figuresOf(frames: LiveState['frames'], now: number) {
-  const ended = frames.flatMap((frame) => frame.ended)
-  const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
-    all.reduce((total, one) => total + of(one), 0)
+  const ended = endedIn(frames)
   const steps = sum(frames, ({ steps }) => steps.count) || 1
   const decoded = sum(frames, ({ steps }) => steps.decodeTokens)
   const prefilled = sum(frames, ({ steps }) => steps.prefillTokens)
-  const prompted = sum(ended, ({ promptTokens }) => promptTokens)
-  const prompts = sumByKey(ended.map(({ tenant, promptTokens }) => [tenant, promptTokens]))
-  const cached = sumByKey(ended.map(({ tenant, cachedTokens }) => [tenant, cachedTokens]))
-  const hits = ended.filter(({ cachedTokens }) => cachedTokens > 0)
-  const tenants = [...sumByKey(frames.flatMap((frame) => Object.entries(frame.tenants)))]
-  const computed = sum(tenants, ([, count]) => count)
   const seconds = Math.max(1, now - (frames[0]?.atMs ?? now)) / 1000
   return {
     requests: ended.length,
     tokensPerSecond: decoded / seconds,
-    /** Mean tokens of a step; `stepMs` are its mean milliseconds. */
     stepTokens: (decoded + prefilled) / steps,
     stepMs: sum(frames, ({ steps }) => steps.ms) / steps,
-    /** Share of the prompt tokens of ended requests that came from the cache. */
-    cachedShare: prompted === 0 ? undefined : sum(hits, (hit) => hit.cachedTokens) / prompted,
-    /** By tenant, the share of its prompt tokens that came from the cache. */
-    cachedBy: new Map(
-      Array.from(prompts, ([tenant, count]) => [tenant, cached.get(tenant)! / Math.max(1, count)]),
-    ),
-    /** Cached tokens by their source: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
-    cachedFrom: sumByKey(hits.map((hit) => [hit.cache?.from ?? 'slot', hit.cachedTokens])),
-    /** The tenants' shares of the computed tokens, the largest first. */
-    tenants: tenants
-      .map(([tenant, count]) => [tenant, count / computed] as const)
-      .sort(([, a], [, b]) => b - a),
+    cachedShare: cachedShareOf(ended),
   }
+}
+
+/** The share of the requests' prompt tokens that came from the cache; undefined without a prompt. */
+function cachedShareOf(ended: LiveState['frames'][number]['ended']): number | undefined {
+  const prompts = sum(ended, ({ promptTokens }) => promptTokens)
+  return prompts === 0 ? undefined : sum(ended, ({ cachedTokens }) => cachedTokens) / prompts
+}
+
+/** Cached tokens of requests that ended, by their source: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
+export function cachedFrom(frames: LiveState['frames']): Map<string, number> {
+  const hits = endedIn(frames).filter(({ cachedTokens }) => cachedTokens > 0)
+  return sumByKey(hits.map((hit) => [hit.cache?.from ?? 'slot', hit.cachedTokens]))
+}
+
+/** The tenants' shares of the computed tokens, the largest first, and what the cache had of their prompts. */
+export function tenantsOf(frames: LiveState['frames']) {
+  const computed = [...sumByKey(frames.flatMap(({ tenants }) => Object.entries(tenants)))]
+  const ended = endedIn(frames)
+  const total = sum(computed, ([, tokens]) => tokens)
+  const tenants = computed.map(([tenant, tokens]) => {
+    const own = ended.filter((one) => one.tenant === tenant)
+    return { tenant, share: tokens / total, cachedShare: cachedShareOf(own) }
+  })
+  return tenants.sort((a, b) => b.share - a.share)
 }
 
 /** Computed tokens in each second of the last minute, the oldest first. */

@@ -1,5 +1,5 @@
-import type { ActivityFrame, ActivitySpan, RecordedStep, Recording } from '@cllm/core'
-import { figuresMs, type LiveState, shownMs } from './live-state.js'
+import type { ActivityFrame, ActivitySpan, Recording } from '@cllm/core'
+import { figuresMs, type LiveState, shownMs, sum } from './live-state.js'
 
 const frameMs = 1000
 
@@ -41,21 +41,17 @@ function framesOf({ steps, arrivals }: Recording, toClock: ToClock, since: numbe
     .sort((a, b) => a - b)
     .map((from): Omit<ActivityFrame, 'spans'> => {
       const own = stepsBySecond.get(from) ?? []
-      const sum = (of: (step: RecordedStep) => number): number =>
-        own.reduce((total, step) => total + of(step), 0)
-      const tokensOf = ({ chunks }: RecordedStep): number =>
-        chunks.reduce((total, [tokens]) => total + tokens, 0)
       return {
         number: 0,
         atMs: from,
         untilMs: from + frameMs,
         steps: {
           count: own.length,
-          ms: sum(({ ms }) => ms),
-          prefillTokens: sum(tokensOf),
-          decodeTokens: sum(({ decode }) => decode),
-          prefillSequences: sum(({ chunks }) => chunks.length),
-          decodeSequences: sum(({ decode }) => decode),
+          ms: sum(own, ({ ms }) => ms),
+          prefillTokens: sum(own, ({ chunks }) => sum(chunks, ([tokens]) => tokens)),
+          decodeTokens: sum(own, ({ decode }) => decode),
+          prefillSequences: sum(own, ({ chunks }) => chunks.length),
+          decodeSequences: sum(own, ({ decode }) => decode),
         },
         firstTokensMs: (firstsBySecond.get(from) ?? []).map(({ ms }) => ms),
         itl: [],

@@ -2,7 +2,7 @@ import type { EndedActivity } from '@cllm/core'
 import { useState } from 'preact/hooks'
 import { DataTable, numbers } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
-import { figuresOf, type LiveProps } from './live-state.js'
+import { type LiveProps, tenantsOf } from './live-state.js'
 import { cachedText, mainReason, reasonText } from './words.js'
 import { Quiet } from '../parts/form.js'
 
@@ -32,10 +32,7 @@ export function Queue({ state: { queue, waiting, now } }: LiveProps) {
           { name: 'request', cell: ({ id }) => linkTo(id) },
           { name: 'tenant', cell: ({ tenant }) => tenant },
           { name: 'waits', cell: ({ arrival }) => formatMs(now - arrival) },
-          {
-            name: 'predicted TTFT',
-            cell: ({ predictedMs: ms }) => (ms === undefined ? '–' : formatMs(ms)),
-          },
+          { name: 'predicted TTFT', cell: ({ predictedMs }) => formatMs(predictedMs) },
           { name: 'slot in', cell: ({ slotInMs }) => formatMs(slotInMs) },
           { name: 'why', cell: ({ reasons }) => reasonText(mainReason(reasons)) },
         ]}
@@ -81,15 +78,15 @@ export function EndedRequests({ state: { frames } }: LiveProps) {
 }
 
 /** Whose tokens were computed, and how many were not, since the cache had them. */
-export function Tenants({ state: { frames, now } }: LiveProps) {
-  const { tenants, cachedBy } = figuresOf(frames, now)
+export function Tenants({ state: { frames } }: LiveProps) {
+  const tenants = tenantsOf(frames)
   return (
     <section class="card" aria-label="Tenants">
       <h2>Tenants' shares</h2>
       {tenants.length === 0 && <p class="hint">Nothing was seen in the last minute.</p>}
       <table>
         <tbody>
-          {tenants.map(([tenant, share]) => (
+          {tenants.map(({ tenant, share, cachedShare }) => (
             <tr key={tenant}>
               <th scope="row">{tenant}</th>
               <td>
@@ -97,8 +94,7 @@ export function Tenants({ state: { frames, now } }: LiveProps) {
                 {formatShare(share)}
               </td>
               <td>
-                {cachedBy.has(tenant) &&
-                  `${formatShare(cachedBy.get(tenant) ?? 0)} of prompts cached`}
+                {cachedShare !== undefined && `${formatShare(cachedShare)} of prompts cached`}
               </td>
             </tr>
           ))}
