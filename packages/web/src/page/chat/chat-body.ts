@@ -80,10 +80,8 @@ async function messagesOf(turn: Turn, next: Turn | undefined): Promise<object[]>
  * A question as a message: after its images and sounds, and the texts of its files, each in a fence that its own text
  * cannot end.
  */
-export async function questionOf({
-  content,
-  files = [],
-}: Pick<Turn, 'content' | 'files'>): Promise<object> {
+export async function questionOf(turn: Pick<Turn, 'content' | 'files'>): Promise<object> {
+  const { content, files = [] } = turn
   const media = files.filter(isMedia).map(async ({ type, data }) => {
     const url = await dataUrlOf(data)
     if (type === 'image') return { type: 'image_url', image_url: { url } }

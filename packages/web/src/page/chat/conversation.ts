@@ -128,15 +128,9 @@ export function shownTurns({ turns, leaf }: Conversation): Turn[] {
 
 /** Adds a turn, and shows its branch. The first question becomes the title. */
 export function withTurn(conversation: Conversation, turn: Turn, now: number): Conversation {
-  const { turns, title } = conversation
-  const isFirst = turns.length === 0
-  return {
-    ...conversation,
-    turns: [...turns, turn],
-    leaf: turn.id,
-    changedAt: now,
-    title: isFirst ? titleOf(turn) : title,
-  }
+  const turns = [...conversation.turns, turn]
+  const title = turns.length === 1 ? titleOf(turn) : conversation.title
+  return { ...conversation, turns, leaf: turn.id, changedAt: now, title }
 }
 
 /** Replaces fields of a turn, which keeps its place. */

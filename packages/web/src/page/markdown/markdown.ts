@@ -102,18 +102,10 @@ function list({ ordered, start, items }: Tokens.List): ComponentChild {
 function table({ header, rows }: Tokens.Table): ComponentChild {
   const cell = (tag: 'th' | 'td') => (each: Tokens.TableCell, index: number) =>
     h(tag, { key: index, class: each.align === null ? '' : `align-${each.align}` }, spans(each))
-  return h(
-    'div',
-    { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Table' },
-    h('table', null, [
-      h('thead', null, h('tr', null, header.map(cell('th')))),
-      h(
-        'tbody',
-        null,
-        rows.map((row, index) => h('tr', { key: index }, row.map(cell('td')))),
-      ),
-    ]),
-  )
+  const head = h('thead', null, h('tr', null, header.map(cell('th'))))
+  const lines = rows.map((row, index) => h('tr', { key: index }, row.map(cell('td'))))
+  const region = { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Table' }
+  return h('div', region, h('table', null, [head, h('tbody', null, lines)]))
 }
 
 function spans(token: unknown): ComponentChild[] {
@@ -162,14 +154,8 @@ function link(href: string, children: ComponentChild[]): ComponentChild {
   return h('a', props, children)
 }
 
-const entities: ReadonlyMap<string, string> = new Map([
-  ['amp', '&'],
-  ['lt', '<'],
-  ['gt', '>'],
-  ['quot', '"'],
-  ['apos', "'"],
-  ['nbsp', '\u00a0'],
-])
+const letters = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0' }
+const entities = new Map(Object.entries(letters))
 
 /** Decodes entities in Markdown's text, which an element would show literally. */
 const decoded = (text: string): string =>
@@ -192,14 +178,10 @@ interface CodeProps {
 /** A coloured block of code, with a button that copies it. */
 function CodeBlock({ text, language }: CodeProps): ComponentChild {
   const name = language.split(/\s/)[0] ?? ''
-  return h('div', { class: 'code' }, [
-    h('div', { class: 'code-head' }, [h('span', null, name), h(CopyButton, { text })]),
-    h(
-      'pre',
-      { tabIndex: 0, role: 'region', 'aria-label': `Code ${name}` },
-      h('code', null, h(Highlighted, { text, language: name })),
-    ),
-  ])
+  const head = h('div', { class: 'code-head' }, [h('span', null, name), h(CopyButton, { text })])
+  const region = { tabIndex: 0, role: 'region', 'aria-label': `Code ${name}` }
+  const code = h('code', null, h(Highlighted, { text, language: name }))
+  return h('div', { class: 'code' }, [head, h('pre', region, code)])
 }
 
 /** The most letters of a piece of code, unless a single line is longer. */
