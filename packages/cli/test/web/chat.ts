@@ -21,6 +21,8 @@ const weather = JSON.stringify([
 /** On paper are dark letters, and nothing lies over them. */
 async function isPrinted(t: Test, page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Dark' }).click()
+  await page.getByRole('button', { name: 'Settings', exact: true }).press('Enter')
+  await page.locator('[aria-label="Close the settings"]:focus').waitFor()
   await page.emulateMedia({ media: 'print' })
   const over = `[...document.querySelectorAll('body *')].filter((each) => each.checkVisibility() &&
     ['fixed', 'sticky'].includes(getComputedStyle(each).position)).map((each) => each.className)`
@@ -28,6 +30,7 @@ async function isPrinted(t: Test, page: Page): Promise<void> {
   t.equal(await page.evaluate('getComputedStyle(document.body).color'), 'rgb(22, 24, 29)')
   t.ok(await page.locator('.assistant .markdown').isVisible())
   await page.emulateMedia({ media: null })
+  await page.keyboard.press('Escape')
   await page.getByRole('button', { name: 'Light' }).click()
 }
 

@@ -7,8 +7,9 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   await page.getByRole('link', { name: 'Models' }).click()
   await page.getByRole('button', { name: 'Unload stories15m' }).click()
   await page.getByText('stories15m is unloaded').waitFor()
-  await page.getByRole('button', { name: 'Load stories15m', exact: true }).click()
+  await page.getByRole('button', { name: 'Load stories15m', exact: true }).press('Enter')
   await page.getByText('stories15m is loaded').waitFor()
+  await page.locator('[aria-label="Unload stories15m"]:focus').waitFor() // and not another model's
   const away = '**/models'
   await page.route(away, async (route) => await route.fulfill({ status: 503, body: 'away' }))
   await page.getByRole('alert').getByText('away').waitFor()
@@ -129,4 +130,77 @@ export async function keyboard(t: Test, { page, url }: Visit): Promise<void> {
   await request.getByText('first token').waitFor()
   await page.keyboard.press('Escape')
   await request.waitFor({ state: 'detached' })
+}
+
+/** In the page: whether the control that has the focus lies below another part. */
+const isCovered = `(() => {
+  const { left, right, top, bottom } = document.activeElement.getBoundingClientRect()
+  const seen = document.elementFromPoint((left + right) / 2, Math.min(bottom, (top + bottom) / 2))
+  return document.activeElement !== document.body && !document.activeElement.contains(seen)
+})()`
+
+/** What is opened, taken away or left leaves the focus where it is seen, and where Enter does no harm. */
+export async function keepsFocus(t: Test, { page }: Visit): Promise<void> {
+  const focused = async (selector: string): Promise<void> =>
+    await page.locator(`${selector}:focus`).waitFor()
+  const size = page.viewportSize()!
+  await tabTo(page, 'Chat')
+  await page.keyboard.press('Enter')
+  await page.keyboard.press('Control+k')
+  const text = { name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('A ball') }
+  await page.getByLabel('Attach files').setInputFiles(text)
+  await page.getByRole('button', { name: 'Remove a.txt' }).press('Enter')
+  await focused('[aria-label=Message]')
+  await page.getByRole('button', { name: 'Tell me a short story' }).press('Enter')
+  await focused('[aria-label=Message]')
+  await page.getByText(/TTFT .* tokens ·/).waitFor()
+
+  await page.getByRole('button', { name: 'Regenerate' }).press('Enter')
+  await page.getByText('2 of 2').waitFor()
+  await page.getByText(/TTFT .* tokens ·/).waitFor()
+  await page.getByRole('button', { name: 'Branch before' }).press('Enter')
+  await page.getByText('1 of 2').waitFor()
+  await focused('[aria-label="Branch before"]')
+  await page.route('**/v1/chat/completions', () => {}) // never answers
+  await page.getByLabel('Message', { exact: true }).fill('And then?')
+  await page.getByLabel('Message', { exact: true }).press('Enter')
+  await page.getByRole('button', { name: 'Stop' }).press('Enter')
+  await page.getByText('Stopped', { exact: true }).waitFor()
+  await focused('[aria-label=Send]')
+  await page.unrouteAll()
+  await page.setViewportSize({ width: 1000, height: 400 })
+  await page.getByLabel('Message', { exact: true }).focus()
+  for (const key of ['Shift+Tab', 'Tab']) {
+    for (let count = 0; count < 6; count++) {
+      await page.keyboard.press(key)
+      const name = await page.evaluate('document.activeElement.ariaLabel')
+      t.notOk(await page.evaluate(isCovered), `${String(name)} is in view`)
+    }
+  }
+  await page.getByRole('link', { name: 'why' }).first().press('Enter')
+  await focused('[aria-label="A request"]')
+  await page.getByRole('region', { name: 'A request' }).getByText('first token').waitFor()
+  await page.keyboard.press('Tab')
+  await page.keyboard.press('Enter')
+  await focused('.body *')
+
+  await page.setViewportSize({ width: 390, height: 800 })
+  await page.getByRole('button', { name: 'Menu' }).press('Enter')
+  await focused('nav a')
+  await page.getByLabel('More of Tell me a short story').press('Enter')
+  await page.keyboard.press('Escape')
+  t.ok(await page.getByRole('link', { name: 'Lab' }).isVisible(), 'only the inner menu is closed')
+  await page.getByLabel('More of Tell me a short story').press('Enter')
+  await page.getByRole('button', { name: 'Delete' }).press('Enter')
+  const undo = page.getByRole('button', { name: 'Undo' })
+  await undo.waitFor()
+  await undo.focus()
+  t.notOk(await page.evaluate(isCovered), 'above the menu')
+  await page.getByRole('button', { name: 'Menu' }).press('Enter')
+  await page.getByRole('link', { name: 'Lab' }).press('Enter')
+  await focused('.bar [aria-label=Menu]')
+  await page.keyboard.press('Control+z')
+  await undo.waitFor({ state: 'detached' })
+  await page.setViewportSize(size)
+  await page.getByRole('button', { name: 'Tell me a short story', exact: false }).first().waitFor()
 }

@@ -17,7 +17,7 @@ import { chatsAndBranches, keepsAll, stops, toolsByHand, toolsByMcp } from './ch
 import { conversations, filesAndPairs, troubles } from './conversations.js'
 import { switchedOff } from './keys.js'
 import { lab } from './lab.js'
-import { keyboard, models } from './models.js'
+import { keepsFocus, keyboard, models } from './models.js'
 import { newcomer } from './newcomer.js'
 import { executable, skip, visit } from './visit.js'
 
@@ -49,6 +49,7 @@ t.test('the page of a server without keys, used as a person would', { skip }, as
   await step('chat: an answer that breaks off, a browser without room', troubles)
   await step('chat: a PDF, and an image that the model cannot see', textOnly)
   await step('everything by keyboard: a page, a message, its answer', keyboard)
+  await step('everything by keyboard: the focus is seen', keepsFocus)
   await step('lab: a synthetic load, files and the last minutes, and one policy applied', lab)
   await step('models: unloaded, loaded, and one that no source has', models)
   await step('keys and usage: off, nothing is asked', switchedOff)

@@ -50,7 +50,7 @@ export function App() {
   useEffect(() => {
     // Not on a phone, whose keyboard would cover the page.
     if (page === 'chat' && !matchMedia('(pointer: coarse)').matches) field.current?.focus()
-  }, [page, chat.conversation.id])
+  }, [page, chat.conversation.id, server])
   const change = (next: ChatSettings): void => {
     setSettings(next)
     keepSettings(next)
@@ -101,13 +101,19 @@ export function App() {
   )
 }
 
-/** Escape stops answers, Ctrl+K begins a new chat. */
-function useKeys({ isBusy, stop }: Chat, startNew: () => void): void {
+/** The menu or the settings, when they lie over the page. */
+const openPanel = '[popover=auto]:popover-open'
+const panelWithoutFocus = `${openPanel}:not(:focus-within)`
+
+/** Escape stops answers, Ctrl+K begins a new chat, Ctrl+Z undoes a deletion. */
+function useKeys({ isBusy, stop, notice }: Chat, startNew: () => void): void {
   useEffect(() => {
     const press = (event: KeyboardEvent): void => {
       const key = event.key.toLowerCase()
+      const { value: typed } = event.target as Partial<HTMLInputElement>
+      if (key === 'z' && (event.ctrlKey || event.metaKey) && !typed) notice?.undo?.()
       const isNew = (event.ctrlKey || event.metaKey) && (event.shiftKey ? key === 'o' : key === 'k')
-      if (key === 'escape' && isBusy && document.querySelector(':popover-open') === null) stop()
+      if (key === 'escape' && isBusy && document.querySelector(openPanel) === null) stop()
       if (!isNew) return
       event.preventDefault()
       startNew()
@@ -125,30 +131,37 @@ const controls = 'a[href], button:enabled, select:enabled, summary, [tabindex="0
  */
 function useKeptFocus(): void {
   useEffect(() => {
+    // No fields on a phone, whose keyboard would cover the page.
+    const fields = matchMedia('(pointer: coarse)').matches ? '' : ', input:enabled, textarea'
     /** The focused element and its ancestors. */
     let path: readonly Element[] = []
     let place = new DOMRect()
     addEventListener('focusin', (event) => {
       path = event.composedPath().filter((part) => part instanceof Element)
       place = path[0]!.getBoundingClientRect()
-      // An open popover closes when the focus leaves it: it could hide the focused control.
-      const over = document.querySelector<HTMLElement>(':popover-open:not(:focus-within)')
+      // An open panel closes when the focus leaves it: it could hide the focused control.
+      const over = document.querySelector<HTMLElement>(panelWithoutFocus)
       if (!path[0]!.matches('[popovertarget]')) over?.hidePopover()
     })
+    // A panel that opens lies over the button that opened it.
+    const first = `${panelWithoutFocus} :is(a, button)`
+    addEventListener('toggle', () => document.querySelector<HTMLElement>(first)?.focus(), true)
     const distance = (control: Element): number => {
       const { x, y } = control.getBoundingClientRect()
       return Math.hypot(x - place.x, y - place.y)
     }
     const keep = (): void => {
-      const [last] = path
-      if (last === undefined || (last.isConnected && !last.matches(':disabled'))) return
-      if (document.activeElement?.matches('body, :disabled') !== true) return
-      const around = path.find((part) => part.isConnected && part.querySelector(controls) !== null)
-      const left = [...(around?.querySelectorAll<HTMLElement>(controls) ?? [])]
-      const seen = left.filter((control) => control.checkVisibility())
-      seen.toSorted((a, b) => distance(a) - distance(b))[0]?.focus()
+      const isUsable = (part: Element | null | undefined): boolean =>
+        part?.matches('body, :disabled') === false && part.checkVisibility()
+      if (isUsable(path[0]) || isUsable(document.activeElement)) return
+      for (const part of path) {
+        const left = [...part.querySelectorAll<HTMLElement>(controls + fields)]
+        const seen = left.filter((control) => control.checkVisibility())
+        const [nearest] = seen.toSorted((a, b) => distance(a) - distance(b))
+        if (nearest !== undefined) return nearest.focus()
+      }
     }
-    const changes = { childList: true, subtree: true, attributeFilter: ['disabled'] }
+    const changes = { childList: true, subtree: true, attributeFilter: ['disabled', 'hidden'] }
     new MutationObserver(keep).observe(document.body, changes)
   }, [])
 }

@@ -41,7 +41,7 @@ export function Form({ onSend, onDropped, ...others }: FormProps) {
 interface InputProps extends Omit<LooseInputHTMLAttributes, 'autofocus'> {
   readonly value: string | number
   readonly onText: (text: string) => void
-  readonly onEscape?: () => void
+  readonly onEscape?: (event: Event) => void
   /** Whether the input gets the focus when it appears. */
   readonly autofocus?: boolean
   readonly list?: string
@@ -59,7 +59,7 @@ export function Input({ onText, onEscape, autofocus, ...input }: InputProps) {
       {...attributes}
       {...(autofocus === true && { ref: focus })}
       onInput={(event) => onText(event.currentTarget.value)}
-      onKeyDown={onEscape && ((event) => event.key === 'Escape' && onEscape())}
+      onKeyDown={onEscape && ((event) => event.key === 'Escape' && onEscape(event))}
     />
   )
 }
@@ -201,10 +201,11 @@ export const Buttons = ({ send, disabled = false, children }: ButtonsProps) => (
   </div>
 )
 
-/** A secondary button. */
-export const Quiet = (own: JSX.IntrinsicElements['button']) => (
-  <button type="button" class="quiet" {...own} />
-)
+/** A secondary button. It keeps the focus while it is disabled. */
+export function Quiet({ disabled, onClick, ...own }: JSX.IntrinsicElements['button']) {
+  const press = disabled === true ? undefined : onClick
+  return <button type="button" class="quiet" aria-disabled={disabled} onClick={press} {...own} />
+}
 
 /** What is told of the last thing that was done, and a way to do one that tells its failure. */
 export function useTelling() {

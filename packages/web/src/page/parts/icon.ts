@@ -19,16 +19,18 @@ interface IconButtonProps extends Pick<ButtonHTMLAttributes, Given> {
   readonly pressed?: boolean
 }
 
-/** A button with an icon; its name is read out and shown as a tooltip. */
+/** A button with an icon; its name is read out and shown as a tooltip. It keeps the focus while it is disabled. */
 export function IconButton({ icon, name, keys, onPress, pressed, ...others }: IconButtonProps) {
   const attributes = {
     type: 'button' as const,
     class: 'bare',
     ...others,
     'aria-label': name,
+    disabled: undefined,
+    'aria-disabled': others.disabled,
     'aria-pressed': pressed,
     title: keys === undefined ? name : `${name} (${keys})`,
-    onClick: onPress && (() => onPress()),
+    onClick: onPress && (() => others.disabled !== true && onPress()),
   }
   return h('button', attributes, h(Icon, { of: icon }))
 }

@@ -29,6 +29,12 @@ interface Report {
 
 const ended = ['done', 'cancelled', 'failed', 'timed_out']
 
+/** Scrolls to a panel that appears, and gives it the focus, unless the arrow keys choose requests in the picture. */
+function show(panel: HTMLElement | null): void {
+  panel?.scrollIntoView({ block: 'nearest' })
+  if (document.activeElement?.matches(':has(> .gantt)') !== true) panel?.focus()
+}
+
 /** Explains one request: what happened to it, and why it waited. */
 export function RequestPanel({ id }: { readonly id: string }) {
   const path = `requests/${encodeURIComponent(id)}`
@@ -36,13 +42,16 @@ export function RequestPanel({ id }: { readonly id: string }) {
     everyMs: 1000,
     goesOn: ({ data }) => !ended.includes(data.state),
   })
+  const source = () => document.querySelector<HTMLElement>(`.body [title="${CSS.escape(id)}"]`)
   return (
-    <section class="card" aria-label="A request">
+    <section class="card" aria-label="A request" ref={show} tabIndex={-1}>
       <div class="card-head">
         <h2>
           Request <code>{id}</code>
         </h2>
-        <a href="#scheduler">Close</a>
+        <a href="#scheduler" onClick={() => source()?.focus()}>
+          Close
+        </a>
       </div>
       {problem !== undefined && <p class="problem">{problem}</p>}
       {answer !== undefined && <Timeline report={answer.data} />}

@@ -113,7 +113,10 @@ function Entry({ one, chat, onOpen }: EntryProps) {
             autofocus
             value={name}
             onText={setName}
-            onEscape={end}
+            onEscape={(event) => {
+              event.preventDefault() // what the list is in stays open
+              end()
+            }}
           />
         </Form>
       )}
@@ -169,6 +172,7 @@ function ConversationMenu({ one, chat, onRename }: ConversationMenuProps) {
       onKeyDown={(event) => {
         if (event.key !== 'Escape' || menu.current?.open !== true) return
         event.stopPropagation()
+        event.preventDefault() // what the list is in stays open
         close()
         menu.current.querySelector('summary')?.focus()
       }}

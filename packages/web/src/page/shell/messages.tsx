@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { Field, Form, Quiet } from '../parts/form.js'
 import type { ServerError } from '../server.js'
 import { X } from 'lucide'
@@ -45,19 +45,27 @@ export function KeyForm({ refusal, onKey, onLater }: KeyFormProps) {
   )
 }
 
-/** Milliseconds that a notice stays. */
+/** Milliseconds that a notice stays; longer while it is pointed at or has the focus. */
 const stayMs = 12_000
 
 /** Says what was done, and undoes it for a while. */
 export function Toast({ notice, onEnd }: { readonly notice: Notice; readonly onEnd: () => void }) {
+  const toast = useRef<HTMLDivElement>(null)
   useEffect(() => {
-    const timer = setTimeout(onEnd, stayMs)
-    return () => clearTimeout(timer)
+    toast.current?.showPopover() // above the menu of a phone, in which conversations are deleted
+    const timer = setInterval(() => {
+      if (toast.current?.matches(':hover, :focus-within') !== true) onEnd()
+    }, stayMs)
+    return () => clearInterval(timer)
   }, [notice])
   return (
-    <div class="toast" role="status">
+    <div class="toast" role="status" popover="manual" ref={toast}>
       <span>{notice.text}</span>
-      {notice.undo !== undefined && <Quiet onClick={notice.undo}>Undo</Quiet>}
+      {notice.undo !== undefined && (
+        <Quiet title="Ctrl+Z" onClick={notice.undo}>
+          Undo
+        </Quiet>
+      )}
       <IconButton icon={X} name="Dismiss" onPress={onEnd} />
     </div>
   )
