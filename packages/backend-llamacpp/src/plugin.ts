@@ -19,6 +19,7 @@ export function createLlamaCppPlugin(
           name: 'llamacpp',
           doc: 'GGUF models on llama.cpp.',
           options: llamaCppOptionsSchema,
+          isTrusted: true,
           async create(options, context) {
             const { createLlamaCppBackend } = await import('./create-llamacpp-backend.js')
             return await createLlamaCppBackend(options, { ...dependencies, ...context })

@@ -44,11 +44,14 @@ export type BackendContext = Pick<Services, 'clock' | 'logger'>
  * `modelPath`, `modelId`, `slots`, `batchSize` and, where they are set, `contextSize` and `threads`, together
  * with `engine.backend_options`. Without a schema of its options, they are passed on unchecked.
  */
-export type BackendDefinition<Options = unknown> = Definition<
+export interface BackendDefinition<Options = unknown> extends Definition<
   Backend | Promise<Backend>,
   Options,
   [context: BackendContext]
->
+> {
+  /** @internal Whether its calls are made without a guard that names them when they fail. Default: false. */
+  readonly isTrusted?: boolean
+}
 
 /** A sampler that requests choose by its name; made for one request, with the options that this gives. */
 export type SamplerDefinition<Options = unknown> = Definition<

@@ -12,11 +12,12 @@ import {
   type GivenOptions,
   type AnyDefinition,
 } from './checks.js'
-import { CllmError, didYouMean, messageOf } from '../errors/cllm-error.js'
+import { CllmError, didYouMean } from '../errors/cllm-error.js'
 import type { LogitProcessor, SamplerContext } from '../contracts/model/drawing.js'
 import type { SamplerChoice } from '../contracts/model/sampling.js'
 import { invalidField } from '../engine/input/check-request.js'
 import { token } from '../tokens.js'
+import { answerable, blaming } from './part-catalog.js'
 
 /** The definitions of one kind, such as routers, that plug-ins registered, by name. */
 export class Definitions<One extends AnyDefinition> {
@@ -214,19 +215,13 @@ export class SamplerCatalog extends Definitions<SamplerDefinition> {
     }
     const checked = parse(definition, options, field)
     const processor = this.made(name, () => definition.create(checked, context), 'apply')
-    return {
-      apply(logits, place) {
-        try {
-          const made: unknown = synchronous(processor.apply(logits, place), 'apply')
-          if (!ArrayBuffer.isView(made) || made.buffer === logits.buffer) return
-          throw new TypeError('apply returned other logits: it changes those that it is given')
-        } catch (cause) {
-          // Without the name, the error would look like the backend's, which calls the sampler.
-          const message = `sampler "${name}": ${messageOf(cause)}`
-          throw new CllmError('plugin_invalid', message, { details: { sampler: name }, cause })
-        }
-      },
+    const apply: LogitProcessor['apply'] = (logits, place) => {
+      const made: unknown = synchronous(processor.apply(logits, place), 'it')
+      if (!ArrayBuffer.isView(made) || made.buffer === logits.buffer) return
+      throw new TypeError('it returned other logits: it changes those that it is given')
     }
+    // Without the name, the error would look like the backend's, which calls the sampler.
+    return answerable({ apply }, blaming(`sampler "${name}"`, 'plugin_invalid', { sampler: name }))
   }
 }
 

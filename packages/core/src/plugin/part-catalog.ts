@@ -4,6 +4,7 @@ import * as parts from '../engine/engine-parts.js'
 import type { Clock, Logger } from '../contracts/services.js'
 import { within } from '../clock.js'
 import { CllmError, messageOf } from '../errors/cllm-error.js'
+import type { ErrorCode } from '../errors/error-table.js'
 import { checkMade, noSuchName } from './checks.js'
 import * as tokens from '../tokens.js'
 
@@ -67,9 +68,12 @@ export class PartCatalog {
       // No limit of time: calls of a model source download models, which may take hours.
       if (token === tokens.MODEL_SOURCE) return made
       const who = `${part} "${name}"`
-      return token === tokens.LOGGER
-        ? lasting(made as Logger, context.original() as Logger, who)
-        : answerable(made, who, context.get(tokens.CLOCK))
+      if (token === tokens.LOGGER) {
+        return answerable(made, relogging(context.original() as Logger, who))
+      }
+      // A tokenizer's failure ends one request: unlike behind a KV cache's, slots are as they should be.
+      const details = token === tokens.TOKENIZER ? {} : { part: who }
+      return answerable(made, blaming(who, 'plugin_invalid', details), context.get(tokens.CLOCK))
     })
   }
 
@@ -103,60 +107,63 @@ export class PartCatalog {
   }
 }
 
-/** Guards a provided logger: when it fails, the original logger reports that once, and gets the lines. */
-function lasting(made: Logger, original: Logger, who: string): Logger {
-  let isTold = false
-  const lines: { -readonly [Level in keyof Logger]: Logger[Level] } = Object.create(made)
-  for (const level of ['debug', 'info', 'warn', 'error'] as const) {
-    lines[level] = (fields, message) => {
-      const lost = (cause: unknown): void => {
-        const failure = `${who} failed; what it does not take goes here`
-        if (!isTold) original.error({ err: cause }, failure)
-        isTold = true
-        original[level](fields, message)
-      }
-      try {
-        const told: unknown = made[level](fields, message)
-        if (told instanceof Promise) told.catch(lost)
-      } catch (cause) {
-        lost(cause)
-      }
-    }
+/** What a guarded call does in place of failing: it throws another error, or returns. */
+type Failed = (call: string, cause: unknown, given: readonly unknown[]) => unknown
+
+/** Throws an error that names the part and the call, unless the part has thrown one of cLLM's own. */
+export const blaming =
+  (who: string, code: ErrorCode, details: Readonly<Record<string, unknown>>): Failed =>
+  (call, cause) => {
+    if (CllmError.isInstance(cause)) throw cause
+    const message = `${who}: ${call}: ${messageOf(cause)}`
+    throw new CllmError(code, message, { details: { ...details, call }, cause })
   }
-  return lines
+
+/** For a provided logger: when it fails, the original logger reports that once, and gets the lines. */
+function relogging(original: Logger, who: string): Failed {
+  let isTold = false
+  return (level, cause, line) => {
+    if (!isTold) original.error({ err: cause }, `${who} failed; what it does not take goes here`)
+    isTold = true
+    original[level as keyof Logger](...(line as Parameters<Logger['error']>))
+  }
 }
 
 /** Timeout of an asynchronous call of a part, in milliseconds. */
 const mostMs = 60_000
 
+/** Objects that a part has, or makes, and that have calls of their own. */
+const inner = new Set<PropertyKey>(['tokenizer', 'states', 'adapters', 'media', 'createDecoder'])
+
 /**
  * Wraps a part so that its errors and timeouts name it: otherwise the policy or the backend that calls it
  * would be blamed.
+ *
+ * @param clock - limits asynchronous calls. Default: they have no limit
  */
-function answerable(part: object, who: string, clock: Clock): object {
-  // the target is empty, because a proxy of a frozen object may not return other methods
-  return new Proxy(Object.create(part) as object, {
+export function answerable<Part extends object>(part: Part, failed: Failed, clock?: Clock): Part {
+  const known = new WeakMap<object, object>()
+  // A copy: a proxy of a frozen object may not return other methods. It has keys, as plug-ins spread what they replace.
+  return new Proxy(Object.setPrototypeOf({ ...part }, part) as Part, {
     get(_, key) {
-      const failed = (cause: unknown): never => {
-        if (CllmError.isInstance(cause)) throw cause
-        const message = `${who}: ${String(key)}: ${messageOf(cause)}`
-        throw new CllmError('plugin_invalid', message, { details: { part: who }, cause })
-      }
-      const guarded = (call: () => unknown): unknown => {
+      const guarded = (call: () => unknown, ...given: readonly unknown[]): unknown => {
+        const fail = (cause: unknown) => failed(String(key), cause, given)
+        const late = () => fail(new Error(`it has not ended after ${mostMs / 1000} s`))
         try {
-          return call()
+          const made = call()
+          if (made instanceof Promise) {
+            return (clock === undefined ? made : within(clock, mostMs, made, late)).catch(fail)
+          }
+          if (!inner.has(key) || typeof made !== 'object' || made === null) return made
+          return entryOf(known, made, () => answerable(made, failed, clock))
         } catch (cause) {
-          return failed(cause)
+          return fail(cause)
         }
       }
       const value = guarded(() => Reflect.get(part, key, part) as unknown)
       if (typeof value !== 'function') return value
-      const late = () => failed(`it has not ended after ${mostMs / 1000} s`)
       return (...given: readonly unknown[]): unknown =>
-        guarded(() => {
-          const made: unknown = Reflect.apply(value, part, given)
-          return made instanceof Promise ? within(clock, mostMs, made, late).catch(failed) : made
-        })
+        guarded(() => Reflect.apply(value, part, given) as unknown, ...given)
     },
   })
 }

@@ -23,7 +23,7 @@ import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { checkMade, parseKnown, type GivenOptions } from './checks.js'
 import { Definitions, Catalog, ProtocolCatalog, SamplerCatalog } from './definitions.js'
-import { PartCatalog, type PartChoice } from './part-catalog.js'
+import { answerable, blaming, PartCatalog, type PartChoice } from './part-catalog.js'
 import { PolicyCatalog } from '../policy/policy-catalog.js'
 import { ProposerCatalog } from '../engine/speculation/proposers.js'
 import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
@@ -179,8 +179,10 @@ export class PluginRegistry implements PluginHost {
   ): Promise<Backend> {
     const checked = this.checkBackend(name, options)
     try {
-      const made = await this.#backends.get(name)!.create(checked, context)
-      return checkMade('backend', name, made, 'step')
+      const definition = this.#backends.get(name)!
+      const made = checkMade('backend', name, await definition.create(checked, context), 'step')
+      if (definition.isTrusted === true) return made
+      return answerable(made, blaming(`backend "${name}"`, 'backend_failed', { backend: name }))
     } catch (error) {
       if (CllmError.isInstance(error)) throw error
       throw this.#backends.explained(name, error)

@@ -28,9 +28,9 @@ t.test('a sampler that fails is named in place of its backend', (t) => {
   const apply = (name: string) => () =>
     samplers.create([{ name }], context)[0]?.apply(new Float32Array(2), place)
   const code = 'plugin_invalid'
-  t.throws(apply('throwing'), { code, message: 'sampler "throwing": no luck' })
-  t.throws(apply('other'), { code, message: /^sampler "other": apply returned other logits/ })
-  t.throws(apply('late'), { code, message: /^sampler "late": apply returned a promise/ })
+  t.throws(apply('throwing'), { code, message: 'sampler "throwing": apply: no luck' })
+  t.throws(apply('other'), { code, message: /^sampler "other": apply: it returned other logits/ })
+  t.throws(apply('late'), { code, message: /^sampler "late": apply: it returned a promise/ })
   t.end()
 })
 

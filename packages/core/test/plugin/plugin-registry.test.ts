@@ -1,16 +1,20 @@
 import {
   type BackendContext,
   CllmError,
+  createEngine,
   defineBackend,
   defineBatching,
   defineOrder,
   definePolicy,
+  type PartChoice,
   PluginRegistry,
   type SchedulerPolicy,
   silentLogger,
   SimulatedClock,
+  TOKENIZER,
 } from '@cllm/core'
-import { FakeBackend } from '@cllm/testing'
+import { LocalEngineClient } from '@cllm/host'
+import { drive, FakeBackend, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import { z } from 'zod'
 
@@ -356,4 +360,65 @@ t.test('a create that returns nothing is told by its kind and name', async (t) =
     registry.createBackend('void'),
     told('backend "void": create made no backend, which has a step method'),
   )
+})
+
+t.test("what a plug-in's backend or tokenizer throws is told with its name and call", async (t) => {
+  const boom = () => {
+    throw new Error('boom')
+  }
+  const clock = new SimulatedClock(0)
+  let fault = (_backend: FakeBackend): void => {}
+  // Tokenizers are checked at the start.
+  let isStarted = false
+  const create = () => {
+    const made = new FakeBackend({ clock, stepMs: () => 10, embeddingSize: 4 })
+    fault(made)
+    return made
+  }
+  const registry = new PluginRegistry()
+  registry.registerBackend({ name: 'mine', doc: 'Fails.', create })
+  registry.provide(TOKENIZER, 'mine', () => create().tokenizer)
+  const ask = async (wrong: typeof fault, use: PartChoice = {}) => {
+    isStarted = false
+    fault = wrong
+    const own = async () => await registry.createBackend('mine')
+    const backend = 'tokenizer' in use ? new FakeBackend({ clock }) : await own()
+    const engine = createEngine({ backend, policy: firstComeFirstServed, clock, registry, use })
+    isStarted = true
+    const client = new LocalEngineClient(engine, registry, { uint32: () => 1 })
+    const stream = client.submit({ prompt: { text: 'hello' }, logprobs: 1, maxTokens: 2 })
+    const answer = async () => {
+      for await (const { type } of stream) if (type === 'end') break
+      return (await client.embed({ text: 'hello' })).vector.length
+    }
+    return await drive(clock, answer())
+  }
+  t.equal(await ask(() => {}), 4, 'what works is not changed')
+  const mine = (await registry.createBackend('mine')).tokenizer
+  t.same(Object.keys(mine), Object.keys(new FakeBackend().tokenizer), 'and can be spread')
+  for (const call of ['step', 'preferSlot', 'createSampler', 'embed'] as const) {
+    const message = `backend "mine": ${call}: boom`
+    const told = { code: 'backend_failed', message, details: { backend: 'mine', call } }
+    const wrong = ask((one) => void Object.assign(one, { [call]: boom }))
+    await t.rejects(wrong, told)
+  }
+  const decoder = () => ({ push: boom, end: () => '' })
+  for (const [call, key, method] of [
+    ['encode', 'encode', boom],
+    ['createDecoder', 'createDecoder', boom],
+    ['push', 'createDecoder', decoder],
+    ['bytesOf', 'bytesOf', boom],
+    ['isEndOfGeneration', 'isEndOfGeneration', boom],
+  ] as const) {
+    const broken: typeof fault = ({ tokenizer }) => {
+      const right = tokenizer[key] as () => unknown
+      const changed = (...of: []) =>
+        isStarted ? method() : Reflect.apply<unknown, [], unknown>(right, tokenizer, of)
+      Object.assign(tokenizer, { [key]: changed })
+    }
+    const message = (kind: string) => `${kind} "mine": ${call}: boom`
+    await t.rejects(ask(broken), { code: 'backend_failed', message: message('backend') })
+    const replaced = ask(broken, { tokenizer: 'mine' })
+    await t.rejects(replaced, { code: 'plugin_invalid', message: message('tokenizer') })
+  }
 })
