@@ -2,14 +2,14 @@ import type { AppliedAdapter } from '../contracts/model/model-info.js'
 import type {
   Backend,
   BatchItem,
-  Sampler,
   SlotId,
   StepOutput,
   StepResult,
 } from '../contracts/model/backend.js'
 import type { TokenId, Tokenizer } from '../contracts/model/tokenizer.js'
-import { synchronous } from '../plugin/checks.js'
+import { shown, synchronous } from '../plugin/checks.js'
 import { isToken } from './input/check-request.js'
+import { defined } from '../defined.js'
 import { CllmError, messageOf } from '../errors/cllm-error.js'
 
 /** A step's outputs; an item with wrong outputs has an error in their place. */
@@ -69,8 +69,8 @@ export function checkTokenizer(tokenizer: Tokenizer): void {
       throw new TypeError(`push and end of createDecoder returned ${came}, no texts`)
     }
   } catch (cause) {
-    // It may take no text: its requests are told then.
-    if (CllmError.isInstance(cause)) return
+    // It may take no text: its requests are told then. A plug-in's guard names the call.
+    if (CllmError.isInstance(cause) && cause.details['call'] === undefined) return
     throw new CllmError('plugin_invalid', `The tokenizer: ${messageOf(cause)}`, { cause })
   }
 }
@@ -81,7 +81,11 @@ export function checkTokenizer(tokenizer: Tokenizer): void {
  * @throws `backend_failed` where the backend returns anything else
  */
 export function truncate(backend: Backend, slot: SlotId, length: number): number {
-  return keptTokens(backend, 'truncate', backend.truncate(slot, length), length)
+  try {
+    return keptTokens(backend, 'truncate', backend.truncate(slot, length), length)
+  } catch (error) {
+    throw toError(error, 'truncate')
+  }
 }
 
 /**
@@ -89,12 +93,7 @@ export function truncate(backend: Backend, slot: SlotId, length: number): number
  *
  * @throws `backend_failed` where the backend returns anything else
  */
-export async function copyPrefix(
-  backend: Backend,
-  from: SlotId,
-  to: SlotId,
-  length: number,
-): Promise<number> {
+export async function copyPrefix(backend: Backend, from: SlotId, to: SlotId, length: number) {
   return keptTokens(backend, 'copyPrefix', await backend.copyPrefix(from, to, length), length)
 }
 
@@ -118,10 +117,7 @@ export function preferSlot(
  *
  * @throws `backend_failed` where the backend returns none
  */
-export function createSampler(
-  backend: Backend,
-  ...of: Parameters<Backend['createSampler']>
-): Sampler {
+export function createSampler(backend: Backend, ...of: Parameters<Backend['createSampler']>) {
   const sampler = backend.createSampler(...of)
   if (typeof sampler?.dispose === 'function') return sampler
   throw wrong(backend, 'createSampler', 'a sampler with dispose()', sampler)
@@ -193,11 +189,11 @@ export function checkOutputs(
   return checked ?? outputs
 }
 
-/** The error for anything that a backend threw or returned as an error. */
-export function toError(error: unknown): CllmError {
+/** The error for anything that a backend threw, in a call if it is known, or returned as an error. */
+export function toError(error: unknown, call?: string): CllmError {
   if (CllmError.isInstance(error)) return error
-  const message = `The backend failed: ${messageOf(error)}`
-  return new CllmError('backend_failed', message, { cause: error })
+  const message = `The backend failed: ${call === undefined ? '' : `${call}: `}${messageOf(error)}`
+  return new CllmError('backend_failed', message, { details: defined({ call }), cause: error })
 }
 
 function problemOf(
@@ -215,8 +211,10 @@ function problemOf(
   const { vocabularySize } = backend.model
   for (let index = 0; index < count; index++) {
     const output = drawn?.[index]
-    if (!isToken(output?.token, vocabularySize)) {
-      return wrong(backend, 'step', `a token from 0 to ${vocabularySize - 1}`, output?.token)
+    // With another position, its token would be taken for that after another one.
+    if (!isToken(output?.token, vocabularySize) || output.position !== wanted[index]) {
+      const expected = `a token from 0 to ${vocabularySize - 1} for position ${wanted[index]}`
+      return wrong(backend, 'step', expected, shown(output))
     }
     const came = output?.logprobs
     if ((logprobs ?? drawLogprobs ?? came) === undefined) continue

@@ -1,5 +1,11 @@
-import { type Backend, createEngine, type Tokenizer, silentLogger } from '@cllm/core'
-import { FakeBackend, FakeTokenizer, firstComeFirstServed } from '@cllm/testing'
+import {
+  type Backend,
+  createEngine,
+  type GenerateRequest,
+  type Tokenizer,
+  silentLogger,
+} from '@cllm/core'
+import { FakeBackend, FakeTokenizer, firstComeFirstServed, runUntilIdle } from '@cllm/testing'
 import t from 'tap'
 import { collect, expectedTokens, greedy, isDone, promptOf, rig, WatchedBackend } from '../rig.js'
 
@@ -26,6 +32,11 @@ t.test('what a backend returns is checked where it returns, and no policy is bla
     ['step', { step: of({ outputs: [{ length: 1, 0: { position: 8, token: 1 } }] }) }, /got 0/],
     ['step', { step: of({ outputs: [[]], errors: [] }) }, /a Map as errors/],
     ['step', { step: of({ outputs: [], isInterrupted: true }) }, /isInterrupted after interrupt/],
+    [
+      'step',
+      { step: of({ outputs: [[{ position: 3, token: 1 }]] }) },
+      /for position 49, .* position: 3,/,
+    ],
   ]
   for (const [call, changed, message] of wrong) {
     const made = rig({
@@ -74,6 +85,63 @@ t.test(
     await isDone(t, made)
   },
 )
+
+t.test(
+  'what a backend or its tokenizer throws fails one request, and names the call',
+  async (t) => {
+    const boom = () => {
+      throw new Error('boom')
+    }
+    const chat = { prompt: { messages: [{ role: 'user', content: 'hello' }] }, maxTokens: 3 }
+    const again = greedy([...promptOf(40), ...promptOf(10, 3)], 3)
+    const calls: [string, GenerateRequest, (backend: WatchedBackend) => object][] = [
+      ['isEndOfGeneration', { prompt: { text: 'hello' }, maxTokens: 3 }, (one) => one.tokenizer],
+      ['encode', { prompt: { text: 'hello' } }, (one) => one.tokenizer],
+      ['renderChat', chat, (one) => one.tokenizer],
+      ['truncate', again, (one) => one],
+      ['shift', { ...greedy(promptOf(60), 9), contextShift: { keep: 1 } }, (one) => one],
+    ]
+    for (const [call, request, ownerOf] of calls) {
+      const made = rig({ slots: 2, contextSize: 64, contextShift: true })
+      const { backend, client, run, ask } = made
+      await ask(greedy(promptOf(60), 3))
+      Object.assign(ownerOf(backend), { [call]: boom })
+      const both = [request, greedy(promptOf(9, 2), 12)]
+      const [bad, good] = await run(Promise.all(both.map((one) => collect(client.submit(one)))))
+      const message = `The backend failed: ${call}: boom`
+      t.match(bad?.error, { code: 'backend_failed', message, details: { call } })
+      t.same(good?.tokens, expectedTokens(backend, promptOf(9, 2), 12), call)
+      await isDone(t, made)
+    }
+    const { ask, backend } = rig()
+    backend.tokenizer.renderChat = () => ({}) as never
+    t.match((await ask(chat)).error, { code: 'backend_failed', message: /: renderChat: .*tokens/ })
+  },
+)
+
+t.test('steps that fail and then always end early are not tried for ever', async (t) => {
+  const made = rig({ slots: 2 })
+  const { backend, client, run } = made
+  backend.step = async (batch) => {
+    if (batch.length > 1) throw new Error('too many')
+    return { outputs: [], decodeMs: 0, sampleMs: 0, isInterrupted: true }
+  }
+  const asked = [1, 2].map((family) => collect(client.submit(greedy(promptOf(9, family), 3))))
+  for (const { error } of await run(Promise.all(asked))) {
+    t.match(error, { code: 'backend_failed', message: /no second end by interrupt/ })
+  }
+  await isDone(t, made)
+})
+
+t.test('a step that never ends keeps no engine open for ever', async (t) => {
+  const { backend, client, run, clock } = rig()
+  backend.step = async () => await new Promise<never>(() => {})
+  const asked = collect(client.submit(greedy(promptOf(9), 3)))
+  await runUntilIdle(clock, clock.now() + 10)
+  const message = /: step: expected an end after 10 minutes, instead got none/
+  await t.rejects(run(client.close()), { code: 'backend_failed', message })
+  t.match((await asked).error, { code: 'shutting_down' })
+})
 
 t.test('an item fails with what its backend gives as its error', async (t) => {
   const made = rig({ slots: 2 })

@@ -44,7 +44,7 @@ function checkItem(item: BatchItem, context: CheckContext): string | undefined {
   const end = position + tokens.length
   const { contextSize } = context.limits
   if (end > contextSize) return `context overflow: ${end} tokens, contextSize is ${contextSize}`
-  const wrong = vectorProblem(item, context.vocabularySize)
+  const wrong = vectorProblem(item, context)
   if (wrong !== undefined) return wrong
   for (const [index, output] of outputs.entries()) {
     if (!Number.isInteger(output) || output < position || output >= end) {
@@ -52,16 +52,13 @@ function checkItem(item: BatchItem, context: CheckContext): string | undefined {
     }
     if (output <= (outputs[index - 1] ?? -1)) return `outputs do not rise: ${outputs.join(', ')}`
   }
-  const problem = checkScores(item, context.vocabularySize)
+  const problem = checkScores(item, context)
   if (problem !== undefined || outputs.length === 0) return problem
   return checkSampler(item, content, context)
 }
 
 /** Whether each token is one of the vocabulary, or has a vector in its place. */
-function vectorProblem(
-  { tokens, media = [] }: BatchItem,
-  vocabularySize: number,
-): string | undefined {
+function vectorProblem({ tokens, media = [] }: BatchItem, { vocabularySize }: CheckContext) {
   const places = new Set<number>()
   for (const { start, length, vectors } of media) {
     if (vectors.length % length !== 0) return `${vectors.length} numbers for ${length} vectors`
@@ -74,10 +71,7 @@ function vectorProblem(
   return bad === undefined ? undefined : `token ${bad} is outside the vocabulary`
 }
 
-function checkScores(
-  { position, tokens, scores }: BatchItem,
-  vocabularySize: number,
-): string | undefined {
+function checkScores({ position, tokens, scores }: BatchItem, { vocabularySize }: CheckContext) {
   if (scores === undefined) return undefined
   const { position: from, tokens: scored } = scores
   const end = position + tokens.length

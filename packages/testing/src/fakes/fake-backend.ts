@@ -168,12 +168,7 @@ export class FakeBackend implements Backend {
     if (problem !== undefined) this.#violation(`step: ${problem}`)
     const items = batch.map((item) => Object.freeze({ ...item, tokens: [...item.tokens] }))
     this.steps.push({
-      batch: items.map(({ slot, position, tokens, outputs }) => ({
-        slot,
-        position,
-        tokens,
-        outputs,
-      })),
+      batch: items,
       startedAt: this.options.clock?.now() ?? 0,
     })
     const milliseconds = this.options.stepMs?.(items) ?? 0

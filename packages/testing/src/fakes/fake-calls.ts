@@ -59,7 +59,7 @@ export interface FakeBackendOptions {
 
 /** A step as `FakeBackend` has seen it. */
 export interface FakeStep {
-  readonly batch: readonly Omit<BatchItem, 'sampler'>[]
+  readonly batch: readonly BatchItem[]
   /** Milliseconds of the clock, 0 without one. */
   readonly startedAt: number
 }

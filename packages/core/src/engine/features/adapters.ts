@@ -10,7 +10,7 @@ import type {
 import type { Backend } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import { checkNumber, invalidField } from '../input/check-request.js'
+import { checkNumber, invalidField, unsupported } from '../input/check-request.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
 
@@ -193,9 +193,7 @@ export class AdapterTable implements LoopWork {
   #ensureSupported() {
     const { adapters } = this.backend
     if (adapters !== undefined) return adapters
-    const details = { field: 'adapters', capability: 'lora' }
-    const message = 'adapters: this backend cannot compute with adapters'
-    throw new CllmError('unsupported', message, { details })
+    throw unsupported('adapters', 'lora', 'this backend cannot compute with adapters')
   }
 
   #find(field: string, adapter: unknown): Entry {

@@ -8,6 +8,7 @@ import * as tokens from '../../tokens.js'
 import { embed } from '../backend-calls.js'
 import type { RequestAdapters } from '../../contracts/model/model-info.js'
 import { AdapterTable } from './adapters.js'
+import { unsupported } from '../input/check-request.js'
 import { resolvePrompt } from '../input/resolve-prompt.js'
 import { InputContext } from '../input/resolve-request.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
@@ -73,9 +74,7 @@ export class Embeddings implements LoopWork {
   async #embed(input: Prompt, adapters: RequestAdapters, signal?: AbortSignal): Promise<Embedding> {
     const { backend } = this
     if (backend.embed === undefined) {
-      throw new CllmError('unsupported', 'This backend has no embeddings', {
-        details: { field: 'input', capability: 'embeddings' },
-      })
+      throw unsupported('input', 'embeddings', 'this backend has no embeddings')
     }
     const ensureWanted = (): void => {
       if (signal?.aborted === true) throw cancelled()

@@ -3,6 +3,7 @@ import type { BackendLimits } from '../../contracts/model/backend.js'
 import type { Prompt } from '../../contracts/engine/generate-request.js'
 import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
+import { toError } from '../backend-calls.js'
 import { checkTokens, invalidField, unsupported } from './check-request.js'
 import type { Clock } from '../../contracts/services.js'
 import * as tokens from '../../tokens.js'
@@ -72,12 +73,16 @@ export function resolvePrompt(
         : tokenizer.encodeInParts?.(prompt.text)
     if (parts !== undefined) return readSlowly(parts, context, ensureWanted)
   }
-  const tokens =
-    'messages' in prompt
-      ? tokenizer.renderChat(prompt.messages, prompt.template).tokens
-      : tokenizer.encode(prompt.text)
-  // A copy, as the answer is appended to it and a plug-in's tokenizer may return the same list again.
-  return checkLength([...tokens], context)
+  try {
+    const tokens =
+      'messages' in prompt
+        ? tokenizer.renderChat(prompt.messages, prompt.template).tokens
+        : tokenizer.encode(prompt.text)
+    // A copy, as the answer is appended to it and a plug-in's tokenizer may return the same list again.
+    return checkLength([...tokens], context)
+  } catch (error) {
+    throw toError(error, 'messages' in prompt ? 'renderChat' : 'encode')
+  }
 }
 
 /**

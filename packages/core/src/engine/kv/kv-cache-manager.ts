@@ -5,7 +5,7 @@ import type { Clock } from '../../contracts/services.js'
 import type { CacheStatistics } from '../../contracts/engine/engine-statistics.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
-import { copyPrefix, release, truncate } from '../backend-calls.js'
+import { copyPrefix, release, toError, truncate } from '../backend-calls.js'
 import { PREFIX_INDEX, type PrefixIndex, type PrefixProducer, type Slot } from '../engine-parts.js'
 import { BetweenSteps } from '../loop/between-steps.js'
 import { BaseCacheManager } from './base-cache-manager.js'
@@ -214,7 +214,11 @@ export class SlotCacheManager extends BaseCacheManager {
     if (slot === undefined) return
     this.index.unplan(sequence)
     this.index.drop(slot)
-    this.backend.shift?.(slot.id, keep, discard)
+    try {
+      this.backend.shift?.(slot.id, keep, discard)
+    } catch (error) {
+      throw toError(error, 'shift')
+    }
     sequence.discarded += discard
   }
 

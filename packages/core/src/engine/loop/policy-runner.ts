@@ -102,21 +102,19 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
   victim(state: Situation): Sequence | undefined {
     const { policy, running } = this
     const choose = () => policy.victim?.({ ...state, running: running.list })
-    const chosen = this.#call('victim', 'when asked for a victim', choose)
+    const chosen = this.#call('victim', choose)
     return running.get(chosen ?? '') ?? running.list.at(-1)
   }
 
   /** The rank of a request whose files wait to be encoded: the lowest is next. */
   arrivalRank(request: ArrivalView): number {
-    const rank = () => this.policy.arrivalRank?.(request)
-    return this.#call('arrivalRank', 'when asked for a rank', rank) ?? 0
+    return this.#call('arrivalRank', () => this.policy.arrivalRank?.(request)) ?? 0
   }
 
   /** A tenant was served beside the steps. */
   onServed(service: TenantService): void {
     if (!Number.isFinite(service.promptTokens)) return
-    const tell = () => this.policy.onServedElsewhere?.([service])
-    this.#call('onServedElsewhere', 'when told of a service', tell)
+    this.#call('onServedElsewhere', () => this.policy.onServedElsewhere?.([service]))
   }
 
   /** Called while there are no requests to plan for. */
@@ -148,37 +146,37 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
    */
   #tell(event: SchedulerEvent): void {
     if (this.#fault !== undefined) return
-    const when = `on the event "${event.type}"`
+    const call = `observe on the event "${event.type}"`
     try {
       const { policy } = this
       const result: unknown = policy.observe?.(event)
       if (!(result instanceof Promise)) return
       // The method is async, against its contract: an unhandled rejection would end the process.
       result.catch((error: unknown) => {
-        if (this.policy === policy) this.#onThrown(event.type, when, error)
+        if (this.policy === policy) this.#onThrown(call, error)
       })
     } catch (error) {
-      this.#onThrown(event.type, when, error)
+      this.#onThrown(call, error)
     }
   }
 
   /** Calls a method of the policy; undefined if it throws. */
-  #call<T>(method: string, when: string, call: () => T): T | undefined {
+  #call<T>(method: string, call: () => T): T | undefined {
     try {
       return synchronous(call(), method)
     } catch (error) {
-      this.#onThrown(method, when, error)
+      this.#onThrown(method, error)
       return undefined
     }
   }
 
-  #onThrown(event: string, when: string, error: unknown): void {
+  #onThrown(call: string, error: unknown): void {
     const { name } = this.policy
     if (this.#canFallBack && !isOfPart(error)) {
-      this.#fault = failed(name, `threw ${when}: ${String(error)}`, error)
+      this.#fault = failed(name, `threw in ${call}: ${String(error)}`, error)
       return
     }
-    this.logger.error({ policy: name, event, error: String(error) }, 'the policy threw on an event')
+    this.logger.error({ policy: name, call, error: String(error) }, 'the policy threw')
   }
 
   #ask(state: Situation): Plan {

@@ -12,7 +12,7 @@ import type { ComputedPart, Plan } from '../../contracts/scheduling/scheduler-po
 import { CllmError } from '../../errors/cllm-error.js'
 import type { RunningSet } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { type CheckedOutputs, checkOutputs, toError } from '../backend-calls.js'
+import { type CheckedOutputs, checkOutputs, toError, wrong } from '../backend-calls.js'
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 
 /** A sequence's share of a step. */
@@ -101,7 +101,7 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
   } catch (error) {
     const isPlain = parts.every(({ draft }) => draft === undefined)
     if (parts.length > 1 || !isPlain) return await runAlone(backend, parts.map(withoutDrafts))
-    return { ...untimed, outputs: [toError(error)] }
+    return { ...untimed, outputs: [toError(error, 'step')] }
   }
 }
 
@@ -118,9 +118,10 @@ async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<S
   let sampleMs = 0
   for (const part of parts) {
     let outcome = await runStep(backend, [part])
-    // The parts before it are computed already, so this one is tried again.
-    while (outcome.isInterrupted === true) outcome = await runStep(backend, [part])
-    outputs.push(...outcome.outputs)
+    // The parts before it are computed already, so this one is tried again: a step is asked once to end early.
+    if (outcome.isInterrupted === true) outcome = await runStep(backend, [part])
+    const [drawn = wrong(backend, 'step', 'no second end by interrupt()', 'one')] = outcome.outputs
+    outputs.push(drawn)
     scores.push(outcome.scores?.[0] ?? [])
     decodeMs += outcome.decodeMs
     sampleMs += outcome.sampleMs

@@ -154,10 +154,12 @@ export class RequestTable {
     sequence.state = 'decoding'
     sequence.firstTokenAt ??= now
     sequence.lastTokenAt = now
-    if (sequence.mayEnd && this.tokenizer.isEndOfGeneration(token)) {
-      sequence.finish = 'stop'
-      return
+    try {
+      if (sequence.mayEnd && this.tokenizer.isEndOfGeneration(token)) sequence.finish = 'stop'
+    } catch (error) {
+      throw toError(error, 'isEndOfGeneration')
     }
+    if (sequence.finish !== undefined) return
     sequence.tokens.push(token)
     sequence.drafts?.onDrawn(token)
     if (logprobs !== undefined) sequence.logprobs.push(logprobs)

@@ -275,7 +275,7 @@ t.test('with a fallback, a policy that fails is replaced and no request is lost'
     const { error } = await made.ask(greedy([5], 2))
     t.match(error, { code: 'policy_failed', message: /no later time/ }, 'the fallback fails too')
     t.match(errors, [
-      { message: /threw on the event "queued": Error: deaf; tested takes over/ },
+      { message: /threw in observe on the event "queued": Error: deaf; tested takes over/ },
       {},
     ])
     await isDone(t, made)

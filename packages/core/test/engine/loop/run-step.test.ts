@@ -67,8 +67,12 @@ t.test('one request can never fail another', async (t) => {
           { position: 10, token: 5 },
         ]),
       ],
-      ['no token', /expected a token from 0 to \d+, instead got undefined/, withOutputs([{}])],
-      ['a token of no vocabulary', /instead got 99999/, withOutputs([{ token: 99_999 }])],
+      ['no token', /a token from 0 to \d+ for position 8, instead got \{\}/, withOutputs([{}])],
+      [
+        'a token of no vocabulary',
+        /instead got \{ token: 99999 \}/,
+        withOutputs([{ token: 99_999 }]),
+      ],
     ]
     for (const [what, message, change] of wrong) {
       class Wrong extends WatchedBackend {

@@ -5,6 +5,7 @@ import type { Clock } from '../../../contracts/services.js'
 import type { CachedState } from '../../../contracts/engine/engine-statistics.js'
 import type { SlotAction, SlotActionResult, SlotFiles } from '../../../contracts/model/states.js'
 import { CllmError } from '../../../errors/cllm-error.js'
+import { invalidField } from '../../input/check-request.js'
 import * as tokens from '../../../tokens.js'
 import {
   KV_CACHE_MANAGER,
@@ -76,8 +77,7 @@ export class SlotActions implements LoopWork {
   async run(id: SlotId, action: SlotAction): Promise<SlotActionResult> {
     const slot = this.kv.slots[id]
     if (slot === undefined) {
-      const message = `expected a slot from 0 to ${this.kv.slots.length - 1}, got ${id}`
-      throw new CllmError('invalid_request', message, { details: { field: 'id' } })
+      throw invalidField('id', `a slot from 0 to ${this.kv.slots.length - 1}`, id)
     }
     this.between.add(this)
     return await new Promise((resolve, reject) => {
