@@ -102,7 +102,7 @@ function encodeHeader(metadata: GgufMetadata, tensors: readonly GgufTensor[]): U
     scalar('uint32', version),
     scalar('uint64', tensors.length),
     scalar('uint64', entries.length),
-    ...entries.flatMap(([key, value]) => [scalar('string', key), encodeValue(value)]),
+    ...entries.flatMap(([key, value]) => [scalar('string', key), ...encodeValue(value)]),
     ...tensors.flatMap(({ name, type, shape }) => {
       const at = offset
       offset += alignUp(tensorByteLength(type, shape))
@@ -118,16 +118,16 @@ function encodeHeader(metadata: GgufMetadata, tensors: readonly GgufTensor[]): U
   return Buffer.concat([header], alignUp(header.length))
 }
 
-function encodeValue(value: GgufValue): Uint8Array {
+function encodeValue(value: GgufValue): Uint8Array[] {
   if (value.type !== 'array') {
-    return Buffer.concat([scalar('uint32', scalarIds[value.type]), scalar(value.type, value.value)])
+    return [scalar('uint32', scalarIds[value.type]), scalar(value.type, value.value)]
   }
-  return Buffer.concat([
+  return [
     scalar('uint32', arrayId),
     scalar('uint32', scalarIds[value.items]),
     scalar('uint64', value.values.length),
     ...value.values.map((item) => scalar(value.items, item)),
-  ])
+  ]
 }
 
 async function writeTensor(file: FileHandle, tensor: GgufTensor): Promise<number> {

@@ -108,23 +108,17 @@ function finishQ6_K(bytes: Uint8Array, block: number, scale: number): void {
  * machine.
  */
 export class RandomBits {
-  #a = 0
-  #b = 0
-  #c: number
-  #counter = 1
+  #state: readonly [a: number, b: number, c: number, counter: number]
 
   /** @param seed any integer; only its lowest 32 bits are used. */
   constructor(seed: number) {
-    this.#c = seed | 0
+    this.#state = [0, 0, seed | 0, 1]
     this.next(new Uint32Array(12)) // as its author advises, until the seed has reached every bit
   }
 
   /** Fills an array with random bits and returns it. */
   next(target: Uint32Array): Uint32Array {
-    let a = this.#a
-    let b = this.#b
-    let c = this.#c
-    let counter = this.#counter
+    let [a, b, c, counter] = this.#state
     for (let index = 0; index < target.length; index++) {
       const output = (a + b + counter) | 0
       counter = (counter + 1) | 0
@@ -133,10 +127,7 @@ export class RandomBits {
       c = (((c << 21) | (c >>> 11)) + output) | 0
       target[index] = output
     }
-    this.#a = a
-    this.#b = b
-    this.#c = c
-    this.#counter = counter
+    this.#state = [a, b, c, counter]
     return target
   }
 }

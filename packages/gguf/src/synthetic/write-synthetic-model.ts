@@ -53,6 +53,7 @@ export async function writeSyntheticModel(options: SyntheticModelOptions): Promi
 
 function architecture(shape: ModelShape): GgufMetadata {
   const { architecture: name, layers, attentionLayers, keyValueHeads, experts } = shape
+  const headsOf = (layer: number) => (attentionLayers?.includes(layer) === true ? keyValueHeads : 0)
   const fields = {
     block_count: uint32(layers),
     context_length: uint32(shape.context),
@@ -67,11 +68,7 @@ function architecture(shape: ModelShape): GgufMetadata {
     'attention.head_count_kv':
       attentionLayers === undefined
         ? uint32(keyValueHeads)
-        : int32s(
-            Array.from({ length: layers }, (_, index) =>
-              attentionLayers.includes(index) ? keyValueHeads : 0,
-            ),
-          ),
+        : int32s(Array.from({ length: layers }, (_, layer) => headsOf(layer))),
     'attention.key_length': uint32(shape.headSize),
     'attention.value_length': uint32(shape.headSize),
     'attention.layer_norm_rms_epsilon': float32(1e-6),
@@ -190,14 +187,10 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
  * 0.6B ties its embeddings to its output layer, so both have the output layer's type; files of
  * 751.63 M parameters contain them twice.
  */
-function tensorTypes({ layers, quantization, isTied = true }: ModelShape): {
-  readonly usual: RandomTensorType
-  readonly embeddings: RandomTensorType
-  readonly output: RandomTensorType
-  readonly more: (layer: number) => RandomTensorType
-} {
+function tensorTypes({ layers, quantization, isTied = true }: ModelShape) {
   if (quantization === 'Q8_0') {
-    return { usual: 'Q8_0', embeddings: 'Q8_0', output: 'Q8_0', more: () => 'Q8_0' }
+    const all = 'Q8_0' as const
+    return { usual: all, embeddings: all, output: all, more: () => all }
   }
   const eighth = Math.floor(layers / 8)
   const usesMoreBits = (layer: number): boolean =>
@@ -206,6 +199,6 @@ function tensorTypes({ layers, quantization, isTied = true }: ModelShape): {
     usual: 'Q4_K',
     embeddings: isTied ? 'Q6_K' : 'Q4_K',
     output: 'Q6_K',
-    more: (layer) => (usesMoreBits(layer) ? 'Q6_K' : 'Q4_K'),
-  }
+    more: (layer: number): RandomTensorType => (usesMoreBits(layer) ? 'Q6_K' : 'Q4_K'),
+  } as const
 }

@@ -197,6 +197,27 @@ t.test('chats hear', async (t) => {
   t.match(json, { error: { message: /image input is not supported/ } })
 })
 
+t.test("lists and templates tell llama-server's clients that a model sees", async (t) => {
+  const protocols = [openAiProtocol(), llamaServerProtocol(), ollamaProtocol()]
+  const seeing = await serve({ backend: { images: true }, protocols })
+  const blind = await serve({ protocols })
+  t.teardown(async () => await Promise.all([seeing.close(), blind.close()]))
+  t.match((await askJson(seeing, '/v1/models')).json, {
+    models: [{ capabilities: ['completion', 'multimodal'] }],
+  })
+  t.match((await askJson(blind, '/v1/models')).json, { models: [{ capabilities: ['completion'] }] })
+  const part = { type: 'image_url', image_url: { url } }
+  const content = [part, { type: 'text', text: 'A cat?' }, part]
+  const shown = (
+    await askJson(seeing, '/apply-template', { messages: [{ role: 'user', content }] })
+  ).json
+  const [marked] = /<__media__>A cat\?<__media__>/.exec(String(shown['prompt'])) ?? []
+  t.ok(marked, 'markers, in place of which /completion takes files')
+  const model = (await seeing.client.info()).model.id
+  const raw = { model, prompt: 'What?', images: [data], raw: true, stream: false }
+  t.match((await askJson(seeing, '/api/generate', raw)).json, { error: /^images: only in a chat/ })
+})
+
 t.test('what is no image in the request is refused, and where it is', async (t) => {
   const protocols = [openAiProtocol(), anthropicProtocol()]
   const server = await serve({ backend: { images: true }, protocols })

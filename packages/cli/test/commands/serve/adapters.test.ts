@@ -75,7 +75,13 @@ t.test('adapters are models, and requests choose them', async (t) => {
   const names = ['stories', 'stories:nothing', 'stories:sailor']
   t.match(await json('/v1/models'), { data: names.map((id) => ({ id })) })
   t.match(await json('/v1/models/stories:sailor'), { id: 'stories:sailor', parent: 'stories' })
-  t.match(await json('/models'), { data: names.map((id) => ({ id, status: { value: 'loaded' } })) })
+  t.match(await json('/models'), {
+    data: names.map((id) => ({
+      id,
+      status: { value: 'loaded' },
+      architecture: { input_modalities: ['text'] },
+    })),
+  })
   const tags = names.map((name) => ({ name: name.includes(':') ? name : `${name}:latest` }))
   t.match(await json('/api/tags'), { models: tags })
   const chat = { messages: [{ role: 'user', content: 'Hi' }], max_tokens: 5, temperature: 0 }

@@ -1,16 +1,16 @@
-import type { Embedding, EngineClient } from '@cllm/core'
+import type { ChatMessage, Embedding, EngineClient, PromptMedia } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages, turnOptions } from '../../chat/chat-messages.js'
 import { toTool } from '../../chat/format/chat-format.js'
 import { efforts, prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { type Answer, type Call, type CallOf, post, type Route } from '../../routes/route.js'
 import { boolean, integer, name, object, text, tokenIds } from '../../fields/fields.js'
-import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
+import { mediaMarker, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { embedAll, isUnpooled } from '../../request/embeddings.js'
 import { functionsOfChat, toolsSchema } from '../openai/openai-tools.js'
 import { missingField, unsupported } from '../../request/refusals.js'
 import type { LlamaServerContext } from './completion-request.js'
-import { bosText, bytesOf, piecesOf, spelledText } from '../../request/prompt-text.js'
+import { bosText, bytesOf, piecesOf, promptTokens, spelledText } from '../../request/prompt-text.js'
 
 /** The fields with which a conversation is rendered. */
 const chatFields = {
@@ -59,7 +59,7 @@ async function tokenizeForVllm(call: Call, { prompt, messages, ...fields }: Toke
   const { client } = call.open(fields.model)
   const tokens =
     messages !== undefined
-      ? (await renderChat(call, client, { ...fields, messages })).tokens
+      ? await promptTokens(client, await chatPrompt(call, client, { ...fields, messages }))
       : await client.tokenize(given(prompt), {
           addBos: fields.add_special_tokens ?? true,
           signal,
@@ -99,18 +99,28 @@ const applyTemplateSchema = z.object({ messages: messagesSchema, ...chatFields }
 async function applyTemplate(call: CallOf<typeof applyTemplateSchema>): Promise<Answer> {
   const { fields } = call
   const client = call.open(fields.model).client
-  const { text: rendered } = await renderChat(call, client, fields)
+  const { messages, template } = await chatPrompt(call, client, fields)
+  const { text: rendered } = await client.applyTemplate(messages.map(marked), template)
   const start = await bosText(client)
   // without the BOS token, which a prompt gets anyway
   return { prompt: rendered.startsWith(start) ? rendered.slice(start.length) : rendered }
 }
 
-/** A conversation as a chat renders it. */
-async function renderChat(
+const withMarker = (text: string, { at }: PromptMedia): string =>
+  text.slice(0, at) + mediaMarker + text.slice(at)
+
+/** A message with markers in place of its files, as `/completion` takes them. */
+const marked = ({ media = [], content, ...others }: ChatMessage): ChatMessage => ({
+  ...others,
+  content: media.reduceRight(withMarker, content),
+})
+
+/** A conversation as a chat asks the engine. */
+async function chatPrompt(
   call: Call,
   client: EngineClient,
   fields: z.output<typeof applyTemplateSchema>,
-): ReturnType<EngineClient['applyTemplate']> {
+) {
   const { prompt } = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
     tools:
@@ -122,7 +132,7 @@ async function renderChat(
       variables: { ...thinkingVariables(fields.reasoning_effort), ...fields.chat_template_kwargs },
     },
   })
-  return await client.applyTemplate(prompt.messages, prompt.template)
+  return prompt
 }
 
 /** The body of `POST /embedding`. */

@@ -5,6 +5,7 @@ import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/rout
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol, MODEL_STORE, type ModelStore } from '../../routes/define-protocol.js'
 import { keepAliveField, boolean, integer, number, text } from '../../fields/fields.js'
+import { modalitiesOf } from '../openai/models.js'
 import { openAiErrors } from '../openai/openai-answer.js'
 
 const model = z.string('the name of a model').min(1, 'the name of a model')
@@ -126,6 +127,7 @@ function describe(status: ModelStatus) {
     waiting,
     expires_at: expiresAt === undefined ? null : new Date(expiresAt).toISOString(),
     size_bytes: info?.model.sizeBytes ?? null,
+    ...(info !== undefined && { architecture: modalitiesOf(info) }),
   }
 }
 

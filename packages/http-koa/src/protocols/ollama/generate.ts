@@ -6,7 +6,7 @@ import { prepareChat, thinkingVariables, fitConversation } from '../../chat/prep
 import type { PreparedChat } from '../../chat/prepare-chat.js'
 import { boolean, isTokenList, text, list, object, parsedJson } from '../../fields/fields.js'
 import { beginsWith, gapPrompt } from '../../request/prompt-text.js'
-import { noMedia } from '../../request/refusals.js'
+import { unsupported } from '../../request/refusals.js'
 import type { CallOf } from '../../routes/route.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { refuseTemplate } from './modelfile.js'
@@ -73,7 +73,9 @@ async function prepare(client: EngineClient, fields: GenerateFields) {
   const { prompt: text = '', suffix = '', context = [], raw = false } = fields
   const media = imagesOf(fields.images, 'images')
   const isFollowing = context.length > 0
-  if (media !== undefined && (raw || suffix !== '' || isFollowing)) throw noMedia('images', 'image')
+  if (media !== undefined && (raw || suffix !== '' || isFollowing)) {
+    throw unsupported('images', 'only in a chat or a prompt without raw, suffix and context')
+  }
   if (raw) return { prompt: { text }, form: plain }
   if (suffix !== '') return { prompt: await gapPrompt(client, { text }, suffix), form: plain }
   const { preset } = client

@@ -11,7 +11,14 @@ export async function listModels(call: Call, openAi: OpenAiContext): Promise<Ans
   const adapted = engines.adapted?.() ?? []
   const names = [...engines.list(), ...adapted.map(({ name }) => name)]
   const data = await Promise.all(names.map(async (id) => await describe(call, id, openAi, adapted)))
-  return isAnthropic(call) ? partOf(data.map(anthropicForm), false) : { object: 'list', data }
+  if (isAnthropic(call)) return partOf(data.map(anthropicForm), false)
+  return { object: 'list', data, models: data.map(llamaForm) }
+}
+
+/** What llama-server's clients look at to see whether a model takes images or sounds. */
+function llamaForm({ id, architecture }: Awaited<ReturnType<typeof describe>>) {
+  const takesMore = architecture !== undefined && architecture.input_modalities.length > 1
+  return { name: id, model: id, capabilities: ['completion', ...(takesMore ? ['multimodal'] : [])] }
 }
 
 /** `GET /v1/models/{id}`; ids with slashes too. */
@@ -58,8 +65,8 @@ async function describe(
   }
 }
 
-/** The modalities in OpenRouter's form, which the page and other clients know. */
-const modalitiesOf = ({ model: { images, audio } }: EngineInfo) => ({
+/** The modalities in OpenRouter's form, which the page, llama-server's and other clients know. */
+export const modalitiesOf = ({ model: { images, audio } }: EngineInfo) => ({
   input_modalities: [
     'text',
     ...(images === true ? ['image'] : []),
