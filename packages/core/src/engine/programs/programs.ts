@@ -120,12 +120,10 @@ export class Programs implements EngineObserver, ProgramsView {
   }
 
   paused(now: number): readonly PausedProgram[] {
-    const list: PausedProgram[] = []
-    for (const [program, slot] of this.slots) {
-      if (!program.isPausing(now)) continue
-      list.push({ program, lossMs: this.lossMs(slot), returnRate: program.expect(now).rate })
-    }
-    return list
+    const pausing = [...this.slots].filter(([program]) => program.isPausing(now))
+    return pausing.map(([program, slot]) => {
+      return { program, lossMs: this.lossMs(slot), returnRate: program.expect(now).rate }
+    })
   }
 
   /** The programs that have not ended, the most recent first. */
