@@ -140,7 +140,13 @@ export async function troubles(t: Test, { page }: Visit): Promise<void> {
   )
   await page.evaluate(isFull)
   await ask('Is there room?')
+  const size = page.viewportSize()!
+  await page.setViewportSize({ width: 390, height: 800 })
   await page.getByText('This browser has no room left').waitFor()
+  const isCut = `(({ scrollWidth, clientWidth, scrollHeight, clientHeight }) =>
+    scrollWidth > clientWidth || scrollHeight > clientHeight)(document.querySelector('.toast span'))`
+  t.notOk(await page.evaluate(isCut), 'a phone shows what to do about it')
+  await page.setViewportSize(size)
   await page.reload()
   const blocking = await page.context().newPage()
   await blocking.addInitScript(denied)
