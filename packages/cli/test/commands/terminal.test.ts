@@ -340,12 +340,12 @@ t.test('a chat in the terminal', async (t) => {
   )
   t.match(await type('/show info\r', /head_count_kv.*>>> /s), /general\.architecture +llama/)
 
-  const folder = t.testdir({ 'a.png': 'pixels' })
+  const folder = t.testdir({ 'a.webp': 'pixels' })
   t.match(
     await type('/image a.txt\r', />>> \S*$/),
     'error: a.txt: expected a name that ends in .png',
   )
-  await type(`/image ${join(folder, 'a.png')}\r`, 'goes with the next question')
+  await type(`/image ${join(folder, 'a.webp')}\r`, 'goes with the next question')
   t.match(await type('See?\r', /error:.*>>> /s), 'image input is not supported')
   const file = join(folder, 'chat.json')
   await type(`/save ${file}\r`, 'saved 4 messages')

@@ -109,7 +109,7 @@ export interface MediaPart {
   readonly [field: string]: unknown
 }
 
-const images = ['.png', '.jpg', '.jpeg', '.gif', '.bmp']
+const images = ['.png', '.jpg', '.jpeg', '.webp', '.gif', '.bmp']
 const sounds = ['.wav', '.mp3', '.flac']
 
 /**
