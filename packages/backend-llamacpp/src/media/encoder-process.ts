@@ -67,7 +67,7 @@ try {
     try {
       const pieces: ToldPiece[] = []
       let at = 0
-      await library.encode(new Uint8Array(file), width, detail, (piece) => {
+      await library.encode(file, width, detail, (piece) => {
         pieces.push(toldOf(piece, at))
         if ('vectors' in piece) at += piece.vectors.byteLength
       })

@@ -81,7 +81,7 @@ export class FileEncoder implements MediaEncoder {
       throw new CllmError('unsupported', why)
     }
     const detail = type === 'image' ? asked : undefined
-    const file = new Uint8Array(Buffer.from(data, 'base64'))
+    const file = Buffer.from(data, 'base64')
     const content = createHash('sha256').update(file).digest()
     // a scaled-down image has another encoding
     const hash =
