@@ -3,6 +3,7 @@
 //            passes (--extra=--policy static+fcfs): llama.cpp sums fewer than 64 vectors in another way than more
 //   times    the first token of a prompt with an image, the same image again and after a restart, and the largest pause
 //            of four streams while it comes, beside that of a text of as many tokens
+//   turns    the first token of new images, on both servers in turns, each of which is at rest before
 //   kills    answers that change when the engine or the encoder is killed
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -180,6 +181,33 @@ async function times() {
   console.log(table(rows))
 }
 
+async function turns() {
+  const names = ['cllm', 'llama-server']
+  const servers = []
+  for (const name of names) servers.push(await start(name, 2))
+  const side = Number(values.pixels)
+  const figures = names.map(() => [])
+  const ratios = []
+  for (let round = -1; round < Number(values.rounds); round++) {
+    const pair = []
+    for (const nth of round % 2 === 0 ? [0, 1] : [1, 0]) {
+      await pause(500)
+      const content = [{ type: 'text', text: text(8, random) }, part(side, side)]
+      content.push({ type: 'text', text: 'Tell.' })
+      pair[nth] = await firstToken(servers[nth], content)
+    }
+    // the first of each server warms it up
+    if (round === -1) continue
+    for (const [nth, ms] of pair.entries()) figures[nth].push(ms)
+    ratios.push(pair[0] / pair[1])
+  }
+  const [least, most] = [Math.min(...ratios), Math.max(...ratios)].map((one) => one.toFixed(2))
+  const rows = names.map((name, nth) => [name, median(figures[nth]).toFixed(0)])
+  console.log(table([['server', 'first token ms'], ...rows]))
+  console.log(`ratio: median ${median(ratios).toFixed(2)}, ${least} to ${most}`)
+  for (const server of servers) await server.stop()
+}
+
 async function kills() {
   const server = await start('cllm', 4)
   let [same, changed, failed] = [0, 0, 0]
@@ -204,6 +232,6 @@ async function kills() {
   await server.stop()
 }
 
-await { answers, times, kills }[positionals[0] ?? 'answers']()
+await { answers, times, turns, kills }[positionals[0] ?? 'answers']()
 await rm(folder, { recursive: true })
 process.exit(0)
