@@ -73,7 +73,7 @@ t.test('options', async (t) => {
     mediaCacheBytes: 268_435_456,
     mmprojOptional: false,
     mmprojOffload: true,
-    poll: 50,
+    poll: 5,
   })
   const wrong: [object, RegExp][] = [
     [{}, /modelPath/],

@@ -27,7 +27,7 @@ export interface NativeContextOptions {
   /** Whether all sequences share their cells; default false. */
   readonly kvUnified?: boolean
   readonly rope?: RopeOptions
-  /** How long threads poll for work before they sleep, 0 to 100; default 50. */
+  /** How long threads poll for work before they sleep, 0 to 100; default 5. */
   readonly poll?: number
 }
 

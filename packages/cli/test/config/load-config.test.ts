@@ -229,7 +229,7 @@ t.test('settings of the engine are options of llama.cpp as they are declared to 
     ignoreMemoryCheck: false,
     mmprojOffload: true,
     native: 'ffi',
-    poll: 50,
+    poll: 5,
     modelPath: 'a.gguf',
     modelId: 'a',
   }

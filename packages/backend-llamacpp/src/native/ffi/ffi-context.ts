@@ -75,7 +75,7 @@ export class FfiContext implements LogitsContext {
     const params = contextParams(functions, abort, options)
     const context = await runAsync(functions.llama_init_from_model, model, params)
     if (context === null) return undefined
-    const { threads, startThreads = threads, poll = 50, batchSize } = options
+    const { threads, startThreads = threads, poll = 5, batchSize } = options
     let pool: ThreadPool | undefined
     try {
       pool = new ThreadPool(functions, threads, poll)

@@ -141,7 +141,7 @@ export const engineOptions = {
       'context size. `auto` gives every slot a whole context if memory allows, and otherwise shares ' +
       'what fits.',
   ),
-  poll: option(integer(0, 100, 'LEVEL'), 50, { llamaCpp: 'poll' }).describe(
+  poll: option(integer(0, 100, 'LEVEL'), 5, { llamaCpp: 'poll' }).describe(
     'Polling of compute threads between passes, from 0 (sleep at once) to 100.',
   ),
   rope_scaling: option(orNone(oneOf(['none', 'linear', 'yarn'])), null, {
