@@ -74,11 +74,15 @@ const fileName = /^(\d{4}-\d\d)\.jsonl$/
 /** The content of a month's file that has been read. */
 interface ReadMonth {
   readonly sums: UsageSums
+  /** Prompt and generated tokens by key: a request with a quota asks for one of many. */
+  readonly tokens: Map<string | null, number>
   /** The file's inode, as another server may replace the file. */
   readonly ino: number
   /** The position in bytes up to which the file is in the sums. */
   at: number
 }
+
+const tokensIn = (one: UsageSum): number => one.promptTokens + one.generatedTokens
 
 /**
  * Usage in a folder, which servers may share, with a file per month and a line per request. A line is written before
@@ -123,14 +127,18 @@ export class UsageJournal {
 
   /** The sums of a month, followed by those that could not be written. */
   month(month: string): readonly UsageSum[] {
-    const waiting = this.#unwritten.all().filter((one) => monthOf(one.day) === month)
-    return [...this.#read(month).sums.all(), ...waiting]
+    return [...this.#read(month).sums.all(), ...this.#waiting(month)]
   }
 
   /** The tokens that a key has used in a month. */
   tokensOf(key: string, month: string): number {
-    const ofKey = this.month(month).filter((one) => one.key === key)
-    return ofKey.reduce((sum, one) => sum + one.promptTokens + one.generatedTokens, 0)
+    const waiting = this.#waiting(month).filter((one) => one.key === key)
+    const read = this.#read(month).tokens.get(key) ?? 0
+    return waiting.reduce((sum, one) => sum + tokensIn(one), read)
+  }
+
+  #waiting(month: string): readonly UsageSum[] {
+    return this.#unwritten.all().filter((one) => monthOf(one.day) === month)
   }
 
   /** The sums of days, `from` and `to` included, without unreadable months, whose errors `onProblem` gets. */
@@ -163,7 +171,7 @@ export class UsageJournal {
     const { size = 0, ino = 0 } = found ?? {}
     // A file that is gone may come back.
     const isSame = known && (found === undefined || (ino === known.ino && size >= known.at))
-    const read = isSame ? known : { sums: new UsageSums(), ino, at: 0 }
+    const read = isSame ? known : { sums: new UsageSums(), tokens: new Map(), ino, at: 0 }
     if (size > read.at) read.at += addLines(file, read)
     this.#months.set(month, read)
     if (found !== undefined && known === undefined) this.#shorten(month, read)
@@ -199,12 +207,13 @@ const isSum = (line: unknown): line is UsageSum =>
   usageCounts.every((name) => typeof line[name] === 'number')
 
 /** Adds the lines from `at` on, and returns their bytes. Reads blocks, as a single text could become too long. */
-function addLines(file: string, { sums, at: from }: ReadMonth): number {
+function addLines(file: string, { sums, tokens, at: from }: ReadMonth): number {
   const add = (line: string): boolean => {
     const one = parsedJson(line)
     // An incomplete line that a crash has left, or one of another program.
     if (!isSum(one)) return false
     sums.add(one)
+    tokens.set(one.key, (tokens.get(one.key) ?? 0) + tokensIn(one))
     return true
   }
   const descriptor = openSync(file, 'r')
