@@ -81,6 +81,7 @@ t.test('adapters are models, and requests choose them', async (t) => {
       status: { value: 'loaded' },
       architecture: { input_modalities: ['text'] },
     })),
+    models: names.map((name) => ({ name, capabilities: ['completion'] })),
   })
   const tags = names.map((name) => ({ name: name.includes(':') ? name : `${name}:latest` }))
   t.match(await json('/api/tags'), { models: tags })

@@ -5,7 +5,7 @@ import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/rout
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol, MODEL_STORE, type ModelStore } from '../../routes/define-protocol.js'
 import { keepAliveField, boolean, integer, number, text } from '../../fields/fields.js'
-import { modalitiesOf } from '../openai/models.js'
+import { llamaForm, modalitiesOf } from '../openai/models.js'
 import { openAiErrors } from '../openai/openai-answer.js'
 
 const model = z.string('the name of a model').min(1, 'the name of a model')
@@ -111,7 +111,7 @@ const unloadSchema = z.object({ model })
 function list({ engines: directory }: Call): Answer {
   const adapted = (directory.adapted?.() ?? []).map(({ name }) => name)
   const data = [...directory.list(), ...adapted].map((name) => describe(directory.status(name)))
-  return { success: true, object: 'list', data }
+  return { success: true, object: 'list', data, models: data.map(llamaForm) }
 }
 
 function describe(status: ModelStatus) {

@@ -15,8 +15,10 @@ export async function listModels(call: Call, openAi: OpenAiContext): Promise<Ans
   return { object: 'list', data, models: data.map(llamaForm) }
 }
 
+type Described = Pick<Awaited<ReturnType<typeof describe>>, 'id' | 'architecture'>
+
 /** What llama-server's clients look at to see whether a model takes images or sounds. */
-function llamaForm({ id, architecture }: Awaited<ReturnType<typeof describe>>) {
+export function llamaForm({ id, architecture }: Described) {
   const takesMore = architecture !== undefined && architecture.input_modalities.length > 1
   return { name: id, model: id, capabilities: ['completion', ...(takesMore ? ['multimodal'] : [])] }
 }
