@@ -27,6 +27,7 @@ export const lru = defineModelScheduler({
 /** Checks another scheduler's decisions: after the first one that throws or is invalid, `lru` decides. */
 export class CheckedModelScheduler implements ModelScheduler {
   constructor(
+    private readonly name: string,
     private chosen: ModelScheduler,
     private readonly logger: Logger,
   ) {}
@@ -38,7 +39,8 @@ export class CheckedModelScheduler implements ModelScheduler {
       checkModelDecision(decision, models)
       return decision
     } catch (error) {
-      this.logger.error({ err: error }, 'the model scheduler failed: lru decides from now on')
+      const what = `the model scheduler "${this.name}" failed: lru decides from now on`
+      this.logger.error({ err: error }, what)
       this.chosen = scheduler
       return scheduler.decide(models, now)
     }

@@ -51,7 +51,7 @@ export class ModelPool implements ClosableDirectory {
     this.loading = { autoload: all.autoload, maxLoaded: all.maxLoaded, scheduler: scheduler.name }
     this.#aliases = new Map(Object.entries(aliases))
     this.#tags = tags
-    const checked = new CheckedModelScheduler(scheduler.policy, logger)
+    const checked = new CheckedModelScheduler(scheduler.name, scheduler.policy, logger)
     this.#loader = new ModelLoader(all, clock, logger, checked, onLost)
     for (const source of models) this.add(source)
   }

@@ -341,7 +341,7 @@ t.test('a scheduler sees who waits, and one that fails is replaced', async (t) =
   t.equal(seen.length, 4, 'it is asked again by time')
   t.equal((await run(first)).tokens.length, 100)
   t.equal((await run(behind)).tokens.length, 60)
-  t.match(errors, [{ message: 'the model scheduler failed: lru decides from now on' }])
+  t.match(errors, [{ message: 'the model scheduler "lru" failed: lru decides from now on' }])
   t.equal((await run(answer)).tokens.length, 3)
   t.match(pool.status('a'), { loads: 1, swaps: 1 })
   const { timeline } = await run(pool.open('b', { peek: true }).explain('x'))
