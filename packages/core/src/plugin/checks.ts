@@ -217,7 +217,10 @@ export function askRouter(
 function isPossible(answer: Placement, views: readonly WorkerView[]): boolean {
   if (typeof answer !== 'object' || answer === null) return false
   if ('holdMs' in answer) return answer.holdMs >= 0
-  if ('refuse' in answer) return typeof answer.refuse === 'string' && answer.refuse !== ''
+  if ('refuse' in answer) {
+    const { refuse, retryMs = 0 } = answer
+    return typeof refuse === 'string' && refuse !== '' && retryMs >= 0 && retryMs < Infinity
+  }
   return views.some(({ id }) => id === answer.worker)
 }
 

@@ -1,4 +1,11 @@
-import { defineSampler, PluginRegistry, SamplerCatalog, type SamplerChoice } from '@cllm/core'
+import {
+  askRouter,
+  defineSampler,
+  PluginRegistry,
+  type RoutedRequest,
+  SamplerCatalog,
+  type SamplerChoice,
+} from '@cllm/core'
 import { FakeTokenizer } from '@cllm/testing'
 import t from 'tap'
 import { z } from 'zod'
@@ -95,4 +102,16 @@ t.test('what a request may not ask for', async (t) => {
   }
   t.throws(() => catalog.create([{ name: 'broken' }], context), { code: 'plugin_invalid' })
   t.same(catalog.create([], context), [])
+})
+
+t.test('a router that refuses says when to come again, or nothing of it', (t) => {
+  const ask = (retryMs: number) => {
+    const place = () => ({ refuse: 'full', retryMs })
+    return askRouter({ place }, {} as RoutedRequest, [], 0)
+  }
+  t.same(ask(20), { refuse: 'full', retryMs: 20 })
+  for (const retryMs of [NaN, -1, Infinity]) {
+    t.throws(() => ask(retryMs), { message: /instead got \{ refuse: full, retryMs: / })
+  }
+  t.end()
 })

@@ -126,9 +126,6 @@ function ask(router: RouterPolicy, request: RoutedRequest, workers: SimulatedWor
     const { holdMs } = placement
     const most = Math.max(1000, ...views.map(({ waitMs }) => waitMs))
     assert(holdMs > 0 && holdMs <= most, `held for ${holdMs} ms, all are idle in ${most} ms`)
-  } else if ('refuse' in placement) {
-    const { retryMs = 0 } = placement
-    assert(retryMs >= 0 && retryMs < Infinity, `to come again in ${retryMs} ms`)
   }
   return placement
 }
