@@ -19,6 +19,9 @@ const opened = new Map<string, Promise<OpenedLlama>>()
 /** What llama.cpp logs as errors after it was asked to abort a forward pass: status 1, result 2. */
 const ofAborted = /compute.* failed with error 1$|compute status: 1$|failed to decode, ret = 2$/
 
+/** What it logs as a warning when `--mlock` has no effect, such as beyond `ulimit -l`. */
+const ofMlock = /failed to mlock|mlock not supported/
+
 /** llama.cpp's log line with the reason why it cannot load a model. */
 const ofLoad = /error loading model: (.+)$/
 /** Turns of the event loop to wait for a log line, as these come from other threads. */
@@ -116,7 +119,8 @@ function log(isError: boolean, message: string): void {
   const [, reason] = ofLoad.exec(text) ?? []
   if (reason !== undefined) reasons.push(reason)
   const isFault = isError && !ofAborted.test(text)
-  if (text !== '') logger[isFault ? 'error' : 'debug']({ component: 'llama.cpp' }, text)
+  const level = isFault ? 'error' : ofMlock.test(text) ? 'warn' : 'debug'
+  if (text !== '') logger[level]({ component: 'llama.cpp' }, text)
 }
 
 /**

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { truncate, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
@@ -108,6 +109,35 @@ t.test('every native call that is used', async (t) => {
   t.throws(() => sampler.applyConfig({ temperature: 0, seed: 1 }), /disposed/)
   await context.dispose()
   await loaded.dispose()
+})
+
+const isRoot = process.getuid?.() === 0
+// root may lock all memory unless it gives up the right to
+const limited = `ulimit -l 64 && exec ${isRoot ? 'setpriv --bounding-set -ipc_lock' : ''} "$@"`
+const skip = spawnSync('sh', ['-c', limited, 'sh', 'true']).status !== 0 && 'no limit can be set'
+
+t.test('a limit on locked memory is told', { skip }, async (t) => {
+  const modelPath = join(t.testdir(), 'tiny.gguf')
+  await writeSyntheticModel({ like: 'tiny', out: modelPath, seed: 1 })
+  const { href } = new URL('../../dist/native/open-llama.js', import.meta.url)
+  const program = `
+    const { openLlama } = await import('${href}')
+    const nothing = () => {}
+    const warn = (_, text) => {
+      console.log(text)
+      process.exit()
+    }
+    const logger = { debug: nothing, info: nothing, warn, error: nothing }
+    const door = await (await openLlama('off', logger)).openDoor('ffi')
+    const options = { gpuLayers: 0, contextSize: 64, mmap: true, mlock: true }
+    await door.loadModel({ ...options, modelPath: ${JSON.stringify(modelPath)} })
+    setInterval(nothing, 1000) // the log comes from other threads`
+  const node = [process.execPath, '--input-type=module', '--eval', program]
+  const { stdout, stderr } = spawnSync('sh', ['-c', limited, 'sh', ...node], {
+    encoding: 'utf8',
+    timeout: 60_000,
+  })
+  t.match(stdout, /failed to mlock.*\n.*RLIMIT_MEMLOCK/, stderr)
 })
 
 t.test('the addon alone', async (t) => {
