@@ -1,5 +1,4 @@
 import { inject, injectable } from 'tsyringe'
-import { within } from '../clock.js'
 import type { Backend } from '../contracts/model/backend.js'
 import type { Clock } from '../contracts/services.js'
 import type { EngineInfo } from '../contracts/engine/engine-client.js'
@@ -22,9 +21,6 @@ import { type PolicyInForce, PolicyRunner } from './loop/policy-runner.js'
 import { EngineObservers } from './report/engine-observers.js'
 import { EngineReport } from './report/engine-report.js'
 import { RequestTable } from './requests/request-table.js'
-
-/** How long a closed engine waits for its backend: a step of a large model on few cores takes minutes. */
-const longestMs = 600_000
 
 /**
  * Serves requests on one backend: an event-driven loop that plans a step, starts it, and turns the tokens of the
@@ -112,11 +108,7 @@ export class Engine {
     await Promise.race([idle, this.#done.catch(() => {})])
   }
 
-  /**
-   * Ends every request with `shutting_down` and stops after the step that is running.
-   *
-   * @throws `backend_failed` after ten minutes, when a call of the backend has still not ended
-   */
+  /** Ends every request with `shutting_down` and stops after the step that is running. */
   async close(): Promise<void> {
     const error = shuttingDown()
     this.input.close(error)
@@ -124,15 +116,8 @@ export class Engine {
     for (const sequence of this.table.all()) this.table.mark(sequence, error)
     this.#isClosed = true
     this.between.notify()
-    const ended = this.#done.catch(() => {}).then(() => this.between.onClose(error))
-    const late = (): never => {
-      const call = this.planner.computing.length > 0 ? 'step' : 'a call between two steps'
-      const hang = wrong(this.backend, call, `an end after ${longestMs / 60_000} minutes`, 'none')
-      this.table.failAll(hang, this.clock.now())
-      this.#publish()
-      throw hang
-    }
-    await within(this.clock, longestMs, ended, late, { keepsAlive: true })
+    await this.#done.catch(() => {})
+    await this.between.onClose(error)
   }
 
   /** Resolves with the error when the loop has ended because a part of the engine failed. */

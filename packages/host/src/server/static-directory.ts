@@ -43,7 +43,7 @@ export class StaticDirectory implements ClosableDirectory {
   }
 
   async close(): Promise<void> {
-    await Promise.all(Array.from(this.#clients, async (client) => await client.close()))
+    await Promise.allSettled(Array.from(this.#clients, async (client) => await client.close()))
   }
 
   get #clients(): Iterable<EngineClient> {

@@ -293,7 +293,8 @@ t.test('with a fallback, a policy that fails is replaced and no request is lost'
     const made = rig({ policy: broken, logger, fallbackPolicy: () => deaf })
     t.equal((await made.ask(greedy([5], 2))).tokens.length, 2)
     t.equal((await made.ask(greedy([6], 2))).tokens.length, 2)
-    t.match(errors[1], { fields: { event: 'queued', error: 'Error: deaf' } })
+    const call = 'observe on the event "queued"'
+    t.match(errors[1], { fields: { call, error: 'Error: deaf' } })
     await isDone(t, made)
   })
 
@@ -335,7 +336,7 @@ t.test('a policy that throws on events can still plan', async (t) => {
     errors.map(({ fields }) => fields),
     ['queued', 'admitted', 'step', 'step', 'finished'].map((event) => ({
       policy: 'tested',
-      event,
+      call: `observe on the event "${event}"`,
       error: `Error: ${event}?`,
     })),
   )
