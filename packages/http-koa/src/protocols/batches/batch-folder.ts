@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { appendFileSync, createReadStream } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
@@ -128,8 +129,8 @@ export class BatchFolder implements BatchStore {
   }
 
   /**
-   * Removes contents without a record, and half records, which crashes during uploads have left. Contents of unfinished batches stay, as
-   * their records are written at the end.
+   * Removes contents without a record, and half records, which crashes during uploads have left. Contents of unfinished
+   * batches stay, as their records are written at the end.
    *
    * @param before - a time in milliseconds; newer contents stay, as their upload may be in progress
    */
@@ -142,7 +143,7 @@ export class BatchFolder implements BatchStore {
     const used = new Set(batches.filter(isUnderWay).flatMap(filesOf))
     const names = new Set(await readdir(join(this.folder, 'files')))
     for (const name of names) {
-      const id = name.replace(/\.jsonl$|\.json\.new$/, '')
+      const id = name.replace(/\.jsonl$|\.json\..*new$/, '')
       const path = join(this.folder, 'files', name)
       if (!wellFormed.test(id) || names.has(`${id}.json`) || used.has(id)) continue
       const { mtimeMs } = await stat(path)
@@ -204,7 +205,8 @@ export class BatchFolder implements BatchStore {
   }
 
   async #replace(path: string, content: object): Promise<void> {
-    const part = `${path}.new`
+    // Another server may replace the same file at this time.
+    const part = `${path}.${randomUUID()}.new`
     const replaced = this.#checked(async () => {
       await writeFile(part, JSON.stringify(content), { mode: 0o600, flush: true })
       await rename(part, path)

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -330,18 +331,18 @@ t.test('what another server of the folder is asked for is done within a minute',
 
 t.test('of two servers, none undoes the cancellation that the other has answered', async (t) => {
   const path = t.testdir({})
-  const { create, batch } = await running(t, { path })
+  const { create, batch, folder: one } = await running(t, { path })
   const cancelled = { status: 'cancelling', cancelling_at: 5 } as const
   for (let round = 0; round < 10; round++) {
     const id = await create(linesOf(1), false)
-    const [one, other] = [new BatchFolder(path), new BatchFolder(path)]
-    // Both read the record before one of them has written it.
-    const changes = [
+    const [other, third] = [new BatchFolder(path), new BatchFolder(path)]
+    // All read the record before one of them has written it.
+    const [first, , again] = await Promise.all([
       one.update(id, () => cancelled),
       other.update(id, () => ({ status: 'in_progress', in_progress_at: 4 })),
-    ]
-    t.match(await changes[0], { object: cancelled })
-    await changes[1]
+      third.update(id, () => cancelled),
+    ])
+    t.match([first, again], [{ object: cancelled }, { object: cancelled }])
     t.match(await batch(id), { ...cancelled, in_progress_at: 4 })
     await other.update(id, () => ({ status: 'cancelled', cancelled_at: 6 }))
     t.match(await batch(id), { status: 'cancelled', cancelling_at: 5, cancelled_at: 6 })
@@ -466,6 +467,7 @@ t.test('what a crash has left of uploads is removed, and nothing else', async (t
   const [old, fresh] = [newId('file-', systemRandom), newId('file-', systemRandom)]
   await writeFile(folder.contentOf(old), 'half')
   await writeFile(`${path}/files/${old}.json.new`, 'half')
+  await writeFile(`${path}/files/${old}.json.${randomUUID()}.new`, 'half')
   await writeFile(folder.contentOf(fresh), 'half')
   const names = await readdir(`${path}/files`)
   for (const name of names) await utimes(`${path}/files/${name}`, 0, 0)
