@@ -91,7 +91,7 @@ export class BatchRunner {
       return {
         status: 'cancelling',
         cancelling_at: batch.cancelling_at ?? secondsNow(this.parts),
-        ...(errors && { errors }),
+        errors: errors ?? batch.errors,
       }
     })
     if (wasUnderWay) await this.#stop(id)

@@ -7,7 +7,12 @@ import { overriding } from '@cllm/host'
 import type { BatchObject } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
-import { isUnderWay, newId, outputIds } from '../../../src/protocols/batches/batch-objects.js'
+import {
+  isUnderWay,
+  keyIsGone,
+  newId,
+  outputIds,
+} from '../../../src/protocols/batches/batch-objects.js'
 import { BatchRunner } from '../../../src/protocols/batches/batch-runner.js'
 import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
 import type { BatchLine, SendLine } from '../../../src/protocols/batches/batch-lines.js'
@@ -118,8 +123,10 @@ t.test('where nothing can be written, a batch can be cancelled, and expires', as
   const { create, ended, log } = others
   const id = await create(linesOf(6))
   await until(() => log.length > 0)
+  await runner.cancel(id, keyIsGone)
   await runner.cancel(id)
-  t.match(await ended(id), { status: 'cancelled', request_counts: { completed: 0 } })
+  const cancelled = { status: 'cancelled', errors: keyIsGone, request_counts: { completed: 0 } }
+  t.match(await ended(id), cancelled, 'with the first reason')
   const logged = log.length
   clock.aheadMs = 3_600_000 // the machine slept for an hour
   const left = await create(linesOf(6))
