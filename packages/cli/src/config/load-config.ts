@@ -114,7 +114,7 @@ export const loadConfig = ({
   listens = true,
   cwd = process.cwd(),
   given = [],
-  readFile = (name) => readNamed(name).toString(),
+  readFile = readNamed,
 }: ConfigInput): LoadedConfig => {
   const flags = readFlagsLayer(argv, own)
   const file = flags.file ?? (env[configVariable] || undefined)

@@ -82,12 +82,12 @@ export const resolveTemplate = (template: string | null, folder: string): string
 }
 
 /**
- * Reads a file that a setting names. A pipe could hold up the start for ever, unless it is in `/dev`: a shell writes to
- * that.
+ * The text of a file that a setting names. A pipe could hold up the start for ever, unless it is in `/dev`: a shell
+ * writes to that.
  */
-export function readNamed(file: string): Buffer {
-  if (!/^\/(dev|proc)\//.test(file)) checkIsFile(file, 'a file')
-  return readFileSync(file)
+export function readNamed(file: string): string {
+  if (!/^\/(dev|proc)\//.test(file)) checkIsFile(file, `a file at ${file}`)
+  return readFileSync(file, 'utf8')
 }
 
 /**
@@ -101,7 +101,7 @@ export const readChatTemplate = (template: string | null = null): string | undef
     return template ?? undefined
   const names = templateNames.join(', ')
   const problem = `model.chat_template: ${template} is neither a Jinja template nor a file with one, nor one of ${names}`
-  return namedTemplate(template) ?? orInvalid(() => readNamed(template).toString(), problem)
+  return namedTemplate(template) ?? orInvalid(() => readNamed(template), problem)
 }
 
 /** Matches `NAME=PATH[:SCALE]`. */

@@ -22,8 +22,8 @@ import { withLock } from '../models/fetch/file-lock.js'
  */
 export function readKeyFile(file: string): readonly ApiKey[] {
   const advice = '. `cllm keys add NAME --api-keys FILE` writes them'
-  const read = () => readNamed(file).toString()
-  return parseKeys(orInvalid(read, 'the keys cannot be read', advice), file)
+  const text = orInvalid(() => readNamed(file), 'the keys cannot be read', advice)
+  return parseKeys(text, file)
 }
 
 /**

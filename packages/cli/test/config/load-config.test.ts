@@ -778,12 +778,14 @@ t.test('a chat template of plain words is taken as it is', (t) => {
 t.test('no start waits for what a pipe does not say', (t) => {
   const pipe = join(t.testdir({}), 'pipe')
   if (spawnSync('mkfifo', [pipe]).status !== 0) return t.end()
-  const message = /cannot be read: expected a file, found a pipe/
+  const message = /cannot be read: expected a file at .*pipe, found a pipe/
   const refused = { code: 'invalid_configuration', message }
   t.throws(() => readKeyFile(pipe), refused)
   t.throws(() => loadConfig({ argv: ['--config', pipe], env: {} }), refused)
   const template = { code: 'invalid_configuration', message: /found a pipe/ }
   t.throws(() => readChatTemplate(pipe), template)
+  const { config } = load({ flags: ['--tls-cert', '/dev/null', '--tls-key', pipe] })
+  t.throws(() => toTransportOptions(config, undefined, true), refused, 'and which file it is')
   t.end()
 })
 

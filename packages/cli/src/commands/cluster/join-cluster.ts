@@ -19,7 +19,7 @@ import type { Served } from '../../models/served/served-pool.js'
  * @throws `cluster_unavailable`, and `invalid_configuration` for a file that cannot be read
  */
 export async function connectBus({ url, ca }: CllmConfig['cluster'], logger?: Logger) {
-  const read = () => (ca === null ? undefined : readNamed(ca).toString())
+  const read = () => (ca === null ? undefined : readNamed(ca))
   const authority = orInvalid(read, '--cluster-ca: the file cannot be read')
   return await RedisBus.connect({ url: url ?? '', ...defined({ ca: authority, logger }) })
 }
