@@ -1,4 +1,4 @@
-// Images and sounds, in cLLM beside llama-server. Three measurements:
+// Images and sounds, in cLLM beside llama-server. Four measurements:
 //   answers  greedy answers that are equal: all can be only where both compute with one build of llama.cpp and in the same
 //            passes (--extra=--policy static+fcfs): llama.cpp sums fewer than 64 vectors in another way than more
 //   times    the first token of a prompt with an image, the same image again and after a restart, and the largest pause

@@ -32,7 +32,7 @@ export interface ServingExtras {
   readonly protocols?: readonly KoaProtocol[]
   /** Default: what the configuration says. */
   readonly logger?: Logger
-  /** Whether the process is a program's, which may catch what nothing else does. Default: no. */
+  /** Whether the process is another program's, whose uncaught errors are not told here. Default: no. */
   readonly isGuest?: boolean
 }
 
