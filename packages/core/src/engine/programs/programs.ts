@@ -112,8 +112,8 @@ export class Programs implements EngineObserver, ProgramsView {
     const now = this.clock.now()
     const chances = new Map<Slot, number>()
     for (const [program, slot] of this.slots) {
-      const isSoon = ever || program.open > 0
-      const chance = isSoon ? program.returnChance(now) : 1000 * program.expect(now).rate
+      const chance =
+        ever || program.open > 0 ? program.returnChance(now) : 1000 * program.expect(now).rate
       chances.set(slot, Math.min(1, chance))
     }
     return chances
