@@ -216,7 +216,7 @@ function problemOf(
       const expected = `a token from 0 to ${vocabularySize - 1} for position ${wanted[index]}`
       return wrong(backend, 'step', expected, shown(output))
     }
-    const came = output?.logprobs
+    const came = output.logprobs
     if ((logprobs ?? drawLogprobs ?? came) === undefined) continue
     const { logprob, top } = came ?? {}
     if (Array.isArray(top) && Number(logprob) <= Infinity) continue

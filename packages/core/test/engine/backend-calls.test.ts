@@ -113,7 +113,12 @@ t.test(
       t.same(good?.tokens, expectedTokens(backend, promptOf(9, 2), 12), call)
       await isDone(t, made)
     }
-    const { ask, backend } = rig()
+    const { ask, backend } = rig({ contextSize: 20_000 })
+    const long = { prompt: { text: 'a'.repeat(5000) } }
+    for (const encodeInParts of [boom, () => ({ [Symbol.iterator]: () => ({ next: boom }) })]) {
+      Object.assign(backend.tokenizer, { encodeInParts })
+      t.match((await ask(long)).error, { code: 'backend_failed', message: /failed: .*boom$/ })
+    }
     backend.tokenizer.renderChat = () => ({}) as never
     t.match((await ask(chat)).error, { code: 'backend_failed', message: /: renderChat: .*tokens/ })
   },

@@ -66,14 +66,14 @@ export function resolvePrompt(
   // Tokenizing blocks the loop, so a prompt that cannot fit by its size alone is refused before. Bytes are only counted
   // for long prompts: a UTF-16 unit has at most three.
   if (3 * length > limits.contextSize * tokenizer.maxTokenBytes) refuseBySize(prompt, context)
-  if (length > longText) {
-    const parts =
-      'messages' in prompt
-        ? tokenizer.renderChatInParts?.(prompt.messages, prompt.template).tokens
-        : tokenizer.encodeInParts?.(prompt.text)
-    if (parts !== undefined) return readSlowly(parts, context, ensureWanted)
-  }
   try {
+    if (length > longText) {
+      const parts =
+        'messages' in prompt
+          ? tokenizer.renderChatInParts?.(prompt.messages, prompt.template).tokens
+          : tokenizer.encodeInParts?.(prompt.text)
+      if (parts !== undefined) return readSlowly(parts, context, ensureWanted)
+    }
     const tokens =
       'messages' in prompt
         ? tokenizer.renderChat(prompt.messages, prompt.template).tokens
@@ -235,7 +235,7 @@ export class PartQueue {
     } catch (error) {
       this.#texts.delete(text)
       text.parts.return?.()
-      text.reject(error)
+      text.reject(toError(error))
     }
   }
 }
