@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { statSync } from 'node:fs'
+import { rmSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { createTemplateCompiler } from '@cllm/backend-llamacpp'
@@ -788,6 +788,7 @@ t.test('no start waits for what a pipe does not say', (t) => {
   const { config } = load({ flags: ['--tls-cert', '/dev/null', '--tls-key', pipe] })
   t.throws(() => toTransportOptions(config, undefined, true), refused, 'and which file it is')
   // While the last file that was looked at is a pipe, Node 20 leaves links in the paths of what it loads.
+  rmSync(pipe)
   statSync('.')
   t.end()
 })
