@@ -85,6 +85,7 @@ export class ClusterFront {
     await bus.check?.(own)
     bus.listen(own, (text) => this.#receive(text))
     await this.#look()
+    // The watch of the workers' processes would never tell that it lacks a right.
     await bus.present?.([])
     this.#watch()
     this.#presence.start()
