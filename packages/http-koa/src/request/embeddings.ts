@@ -1,6 +1,7 @@
 import type { Embedding, EngineClient, EngineInfo, Prompt, TokenId } from '@cllm/core'
 import { CllmError, entryOf } from '@cllm/core'
 import { unsupported, expectedField, missingField } from './refusals.js'
+import { allOrNone } from './generation.js'
 import { sum } from './usage.js'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
@@ -47,14 +48,8 @@ export async function embedAll(
       embeddings[index] = made
     }
   }
-  const all = Array.from({ length: Math.min(inputsAtOnce, inputs.length) }, embedNext)
-  try {
-    await Promise.all(all)
-  } catch (error) {
-    failed.abort()
-    await Promise.allSettled(all)
-    throw error
-  }
+  const loops = Math.min(inputsAtOnce, inputs.length)
+  await allOrNone(Array.from({ length: loops }, embedNext), failed)
   return embeddings
 }
 

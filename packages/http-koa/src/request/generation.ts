@@ -207,11 +207,16 @@ export async function startGenerations(
   const starting = requests.map((request, sample) =>
     startGeneration(call, client, { ...request, sample }, either(sample), sample === 0),
   )
+  return await allOrNone(starting, refused)
+}
+
+/** The results of all; if one fails, `others` aborts the rest, which has ended before the error is thrown. */
+export async function allOrNone<T>(all: readonly Promise<T>[], others: AbortController) {
   try {
-    return await Promise.all(starting)
+    return await Promise.all(all)
   } catch (error) {
-    refused.abort()
-    await Promise.allSettled(starting)
+    others.abort()
+    await Promise.allSettled(all)
     throw error
   }
 }

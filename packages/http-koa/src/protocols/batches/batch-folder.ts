@@ -207,14 +207,14 @@ export class BatchFolder implements BatchStore {
   async #replace(path: string, content: object): Promise<void> {
     // Another server may replace the same file at this time.
     const part = `${path}.${randomUUID()}.new`
-    const replaced = this.#checked(async () => {
-      await writeFile(part, JSON.stringify(content), { mode: 0o600, flush: true })
-      await rename(part, path)
-    })
-    await replaced.catch(async (error: unknown) => {
+    try {
+      await this.#checked(async () => {
+        await writeFile(part, JSON.stringify(content), { mode: 0o600, flush: true })
+        await rename(part, path)
+      })
+    } finally {
       await rm(part, { force: true })
-      throw error
-    })
+    }
   }
 
   /** Runs the writes of an id one after the other, so that no change is lost. */
