@@ -171,8 +171,6 @@ export function openKeyRing(
     try {
       const version = versionOf(file)
       if (version === seen) return
-      // It may be a pipe now, and opening one could block for ever.
-      if (version === undefined) throw new Error(`${file} is no file any more`)
       keys = [...own, ...readKeyFile(file)]
       // Only after the file was read: an unreadable one is tried again, as new permissions would not change its
       // version.
