@@ -167,10 +167,7 @@ export class FakeBackend implements Backend {
     const problem = checkBatch(batch, context) ?? adapterProblem(batch, (slot) => this.#slot(slot))
     if (problem !== undefined) this.#violation(`step: ${problem}`)
     const items = batch.map((item) => Object.freeze({ ...item, tokens: [...item.tokens] }))
-    this.steps.push({
-      batch: items,
-      startedAt: this.options.clock?.now() ?? 0,
-    })
+    this.steps.push({ batch: items, startedAt: this.options.clock?.now() ?? 0 })
     const milliseconds = this.options.stepMs?.(items) ?? 0
     return this.#calls.during('step', milliseconds, () => {
       if (this.#calls.isInterrupted)
