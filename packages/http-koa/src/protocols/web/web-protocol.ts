@@ -41,21 +41,19 @@ const workerPolicy = policyOf("'self' 'unsafe-eval'", "'none'")
 
 const toPage = new Reply(undefined, { location: 'ui/' })
 
+/** The page is there while models load, and says so. */
+const shown = { isQuiet: true, isAlways: true } as const
+
 const routes: readonly Route<ReadFiles>[] = [
-  get('/', 'open', 'Shows browsers the page', lead, {
-    isHidden: true,
-    isQuiet: true,
-    isAlways: 'html', // others may ask for `/` to learn whether the server is ready
-  }),
+  // others may ask for `/` to learn whether the server is ready
+  get('/', 'open', 'Shows browsers the page', lead, { ...shown, isHidden: true, isAlways: 'html' }),
   get('/ui', 'open', 'The web page: chat, scheduler, lab, models, keys', sendPage, {
+    ...shown,
     answers: ['text/html'],
-    isQuiet: true,
-    isAlways: true,
   }),
   get('/ui/*file', 'open', 'The files of the web page', sendFile, {
+    ...shown,
     answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
-    isQuiet: true,
-    isAlways: true,
   }),
 ]
 
