@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import {
+  floatBytes,
   type GgufMetadata,
   type GgufScalar,
   type GgufScalarType,
@@ -12,34 +13,50 @@ import {
 } from './gguf-types.js'
 
 /**
- * The bytes of a scalar.
- * @throws TypeError or RangeError when the value does not fit its type.
+ * The bytes of scalars of one type, one behind the other: a vocabulary has 150,000, and each on its own takes long.
+ * @throws TypeError or RangeError when a value does not fit its type.
  */
-function scalar(type: GgufScalarType, value: GgufScalar): Uint8Array {
+function bytesOf(type: GgufScalarType, values: readonly GgufScalar[]): Uint8Array {
   switch (type) {
-    case 'string': {
-      const utf8 = Buffer.from(String(value))
-      return Buffer.concat([scalar('uint64', utf8.length), utf8])
-    }
+    case 'string':
+      return strings(values.map(String))
     case 'bool':
-      return integer(1, BigInt(value === true ? 1 : 0), 0n, 1n)
+      return Uint8Array.from(values, (value) => (value === true ? 1 : 0))
     case 'float32':
-      return new Uint8Array(Float32Array.of(Number(value)).buffer)
+      return floatBytes(Float32Array.from(values, Number))
     case 'float64':
-      return new Uint8Array(Float64Array.of(Number(value)).buffer)
+      return new Uint8Array(Float64Array.from(values, Number).buffer)
     default: {
       const bits = Number(type.replace(/\D+/, ''))
       const low = type.startsWith('u') ? 0n : -(1n << BigInt(bits - 1))
-      return integer(bits / 8, BigInt(value), low, low + (1n << BigInt(bits)) - 1n)
+      return integers(bits / 8, values, low, low + (1n << BigInt(bits)) - 1n)
     }
   }
 }
 
-function integer(bytes: number, value: bigint, low: bigint, high: bigint): Uint8Array {
-  if (value < low || value > high) {
-    throw new RangeError(`expected an integer from ${low} to ${high}, got ${value}`)
+/** Each with its length in bytes before it. */
+function strings(texts: readonly string[]): Uint8Array {
+  const all = Buffer.alloc(texts.reduce((size, text) => size + 8 + Buffer.byteLength(text), 0))
+  let at = 0
+  for (const text of texts) {
+    const length = all.write(text, at + 8)
+    all.writeUInt32LE(length, at)
+    at += 8 + length
   }
-  return new Uint8Array(BigUint64Array.of(BigInt.asUintN(64, value)).buffer, 0, bytes)
+  return all
+}
+
+function integers(bytes: number, values: readonly GgufScalar[], low: bigint, high: bigint) {
+  // the upper bytes of each are below the next one
+  const view = new DataView(new ArrayBuffer(bytes * values.length + 8 - bytes))
+  for (const [index, given] of values.entries()) {
+    const value = BigInt(given)
+    if (value < low || value > high) {
+      throw new RangeError(`expected an integer from ${low} to ${high}, got ${value}`)
+    }
+    view.setBigInt64(bytes * index, value, true)
+  }
+  return new Uint8Array(view.buffer, 0, bytes * values.length)
 }
 
 const magic = 0x46554747
@@ -98,20 +115,18 @@ function encodeHeader(metadata: GgufMetadata, tensors: readonly GgufTensor[]): U
   const entries = Object.entries(metadata)
   let offset = 0
   const header = Buffer.concat([
-    scalar('uint32', magic),
-    scalar('uint32', version),
-    scalar('uint64', tensors.length),
-    scalar('uint64', entries.length),
-    ...entries.flatMap(([key, value]) => [scalar('string', key), ...encodeValue(value)]),
+    bytesOf('uint32', [magic, version]),
+    bytesOf('uint64', [tensors.length, entries.length]),
+    ...entries.flatMap(([key, value]) => [bytesOf('string', [key]), ...encodeValue(value)]),
     ...tensors.flatMap(({ name, type, shape }) => {
       const at = offset
       offset += alignUp(tensorByteLength(type, shape))
       return [
-        scalar('string', name),
-        scalar('uint32', shape.length),
-        ...shape.map((size) => scalar('uint64', size)),
-        scalar('uint32', tensorBlocks[type].id),
-        scalar('uint64', at),
+        bytesOf('string', [name]),
+        bytesOf('uint32', [shape.length]),
+        bytesOf('uint64', shape),
+        bytesOf('uint32', [tensorBlocks[type].id]),
+        bytesOf('uint64', [at]),
       ]
     }),
   ])
@@ -120,14 +135,11 @@ function encodeHeader(metadata: GgufMetadata, tensors: readonly GgufTensor[]): U
 
 function encodeValue(value: GgufValue): Uint8Array[] {
   if (value.type !== 'array') {
-    return [scalar('uint32', scalarIds[value.type]), scalar(value.type, value.value)]
+    return [bytesOf('uint32', [scalarIds[value.type]]), bytesOf(value.type, [value.value])]
   }
-  return [
-    scalar('uint32', arrayId),
-    scalar('uint32', scalarIds[value.items]),
-    scalar('uint64', value.values.length),
-    ...value.values.map((item) => scalar(value.items, item)),
-  ]
+  const { items, values } = value
+  const types = bytesOf('uint32', [arrayId, scalarIds[items]])
+  return [types, bytesOf('uint64', [values.length]), bytesOf(items, values)]
 }
 
 async function writeTensor(file: FileHandle, tensor: GgufTensor): Promise<number> {
