@@ -110,6 +110,7 @@ export async function keysPage(t: Test, { page, url, shoot }: Visit): Promise<vo
   t.notOk((await page.content()).includes(secret), 'it is shown once')
 
   await row.getByRole('button', { name: 'Change the limits of ann' }).click()
+  await page.locator('[aria-label="Requests a minute of ann"]:focus').waitFor()
   await row.getByLabel('Requests a minute of ann').fill('')
   await row.getByLabel('Tokens a month of ann').fill('9000')
   await auditAll(t, page)

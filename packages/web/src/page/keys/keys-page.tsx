@@ -54,13 +54,14 @@ export function KeysPage() {
     { name: 'name', kind: 'head', cell: ({ name }) => name },
     { name: 'tenant', cell: ({ tenant }) => tenant },
     { name: 'role', cell: ({ role }) => role },
-    ...limits.map(([limit, label]) =>
+    ...limits.map(([limit, label], index) =>
       numbers<Key>(label.toLowerCase(), (key) =>
         key.name !== draft?.name ? (
           (key[limit]?.toLocaleString('en-US') ?? withoutLimit(limit))
         ) : (
           <Input
             type="number"
+            autofocus={index === 0}
             min="1"
             placeholder={withoutLimit(limit)}
             aria-label={`${label} of ${key.name}`}
