@@ -87,6 +87,7 @@ export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> 
   await page.locator('.question').getByText('There was a dragon').waitFor()
   await page.getByText(figures).waitFor()
   t.equal(await page.locator('.turn').count(), 2, 'the edited question took its place')
+  await page.locator('[aria-label=Message]:focus').waitFor()
 
   const saved = page.waitForEvent('download')
   await page.getByLabel('More of Once upon a time').click()

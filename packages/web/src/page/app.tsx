@@ -47,10 +47,12 @@ export function App() {
   }
   useKeys(chat, startNew)
   useKeptFocus()
+  // An editor of a question, and a form of tool results, are gone when they are sent.
+  const asked = chat.conversation.turns.findLast(({ role }) => role !== 'assistant')
   useEffect(() => {
     // Not on a phone, whose keyboard would cover the page.
     if (page === 'chat' && !matchMedia('(pointer: coarse)').matches) field.current?.focus()
-  }, [page, chat.conversation.id, server])
+  }, [page, chat.conversation.id, asked?.id, server])
   const change = (next: ChatSettings): void => {
     setSettings(next)
     keepSettings(next)

@@ -39,9 +39,7 @@ interface SideProps {
 /** What is beside all pages: the way to each of them, and the conversations. */
 export function Side({ page, chat, onNew }: SideProps) {
   const side = useRef<HTMLElement>(null)
-  const leave = (): void => {
-    if (side.current?.matches(':popover-open') === true) side.current.hidePopover()
-  }
+  const leave = (): void => side.current?.hidePopover()
   return (
     <aside ref={side} id={sideId} class="side" popover="auto" aria-label="Pages and conversations">
       <div class="brand">
