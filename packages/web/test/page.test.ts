@@ -27,6 +27,7 @@ import { highlight } from '../src/page/markdown/highlight.js'
 import { Markdown, piecesOf } from '../src/page/markdown/markdown.js'
 import { besideChosen, placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
 import { followLive } from '../src/page/scheduler/follow-live.js'
+import { counted } from '../src/page/parts/format.js'
 import { withPast } from '../src/page/scheduler/past.js'
 import { readLines, type Server, ServerError } from '../src/page/server.js'
 import { cachedText, cacheText } from '../src/page/scheduler/words.js'
@@ -494,6 +495,8 @@ t.test(
 )
 
 t.test('figures of the live view', (t) => {
+  const told = [0, 1, 1200].map((count) => counted(count, 'token'))
+  t.same(told, ['0 tokens', '1 token', '1,200 tokens'])
   t.equal(percentilesOf([]), undefined)
   const values = Array.from({ length: 100 }, (_, index) => 100 - index)
   t.same(percentilesOf(values), { p50: 51, p90: 91, p99: 100 })

@@ -62,7 +62,7 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
 
   await page.getByLabel('Source').selectOption("this server's last minutes")
   await run.click()
-  const load = page.getByText(/\d+ requests and \d+ steps of/)
+  const load = page.getByText(/[\d,]+ requests and [\d,]+ steps of/)
   await load.waitFor()
   await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
   t.match(await results.innerText(), /✓/, 'which one is better shows')

@@ -104,7 +104,9 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   t.teardown(async () => await load.end())
   await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
   await page.getByText('all slots were taken').first().waitFor()
-  await page.getByRole('img', { name: /\d of \d slots busy, [1-9]\d* requests wait/ }).waitFor()
+  await page
+    .getByRole('img', { name: /\d of \d slots busy, [1-9]\d* requests? in the queue/ })
+    .waitFor()
   await page.getByRole('link', { name: 'Chat' }).click()
   await page.getByRole('button', { name: 'New chat' }).click() // a slot has no room for two stories
   await page.getByLabel('Message').fill('And one about a cat?')

@@ -6,6 +6,7 @@ import type { LabJob } from './lab-job.js'
 import { LoadForm, usualDraft } from './load-form.js'
 import { Curve, curves, ResultsTable } from './results.js'
 import { PolicyChange } from '../policy/policy-form.js'
+import { counted } from '../parts/format.js'
 import { Bar } from '../shell/bar.js'
 import { useServer } from '../server.js'
 import type { LabMessage } from './lab-worker.js'
@@ -39,7 +40,7 @@ export function LabPage() {
     if (load.kind !== 'recording') return ''
     const { arrivals, durationMs, steps } = load.recording
     const minutes = (durationMs / 60_000).toFixed(1)
-    return `${arrivals.length} requests and ${steps.length} steps of ${minutes} minutes`
+    return `${counted(arrivals.length, 'request')} and ${counted(steps.length, 'step')} of ${minutes} minutes`
   }
 
   const { results } = lab

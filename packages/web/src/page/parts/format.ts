@@ -16,5 +16,9 @@ export function formatBytes(bytes: number): string {
   return `${value < 10 && unit > 0 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`
 }
 
+/** A number of things: `1 token`, `1,200 tokens`. */
+export const counted = (count: number, thing: string): string =>
+  `${count.toLocaleString('en-US')} ${thing}${count === 1 ? '' : 's'}`
+
 /** Formats a share as percent. */
 export const formatShare = (share: number): string => `${Math.round(100 * share)} %`

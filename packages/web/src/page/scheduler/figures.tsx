@@ -1,7 +1,7 @@
 import { useMemo } from 'preact/hooks'
 import { Chart } from '../parts/chart.js'
 import { DataTable, numbers } from '../parts/data-table.js'
-import { formatMs, formatShare } from '../parts/format.js'
+import { counted, formatMs, formatShare } from '../parts/format.js'
 import { figuresOf, itlPercentiles, tokensBySecond, ttftPercentiles } from './live-state.js'
 import type { LiveProps, Percentiles } from './live-state.js'
 
@@ -53,11 +53,11 @@ export function Figures({ state }: LiveProps) {
         ]}
       />
       <p>
-        {figures.requests} requests ended, {figures.tokensPerSecond.toFixed(1)} tokens/s,{' '}
+        {counted(figures.requests, 'request')} ended, {figures.tokensPerSecond.toFixed(1)} tokens/s,{' '}
         {figures.stepTokens.toFixed(1)} tokens and {formatMs(figures.stepMs)} a step
         {figures.cachedShare !== undefined &&
           `, ${formatShare(figures.cachedShare)} of prompt tokens from the cache`}
-        {lost > 0 && `; ${lost} messages were lost because the page was slow`}
+        {lost > 0 && `; ${counted(lost, 'message')} lost because the page was slow`}
       </p>
     </section>
   )

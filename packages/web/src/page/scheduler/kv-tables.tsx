@@ -1,5 +1,5 @@
 import { DataTable, numbers } from '../parts/data-table.js'
-import { formatBytes, formatMs, formatShare } from '../parts/format.js'
+import { counted, formatBytes, formatMs, formatShare } from '../parts/format.js'
 import { linkTo } from './tables.js'
 import { hitText } from './words.js'
 import { cachedFrom, type LiveProps } from './live-state.js'
@@ -67,8 +67,8 @@ export function Tiers({ state: { cache, frames } }: LiveProps) {
           tier !== undefined && (
             <p key={name}>
               {name}: {tier.states} saved, {formatBytes(tier.bytes)} of{' '}
-              {formatBytes(tier.limitBytes)}; {count(tier.hitTokens)} tokens reused by{' '}
-              {count(tier.hits)} requests
+              {formatBytes(tier.limitBytes)}; {counted(tier.hitTokens, 'token')} reused by{' '}
+              {counted(tier.hits, 'request')}
               <meter
                 class="wide"
                 min={0}
@@ -83,7 +83,7 @@ export function Tiers({ state: { cache, frames } }: LiveProps) {
         <ul>
           {sources.map(([from, tokens]) => (
             <li key={from}>
-              {count(tokens)} cached tokens of the last minute were {hitText(from)}
+              {counted(tokens, 'cached token')} of the last minute: {hitText(from)}
             </li>
           ))}
         </ul>

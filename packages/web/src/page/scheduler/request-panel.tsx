@@ -1,4 +1,4 @@
-import { formatMs } from '../parts/format.js'
+import { counted, formatMs } from '../parts/format.js'
 import { useAnswer } from '../server.js'
 import { cacheText, type Origin, reasonText } from './words.js'
 
@@ -106,10 +106,9 @@ const bars: Readonly<Record<string, string>> = {
 
 const barOf = (type: string): string => bars[type] ?? 'decode'
 
-const steps = (count = 0): string => `${count} ${count === 1 ? 'step' : 'steps'}`
-
 function textOf(entry: Entry): string {
   const { type, at_ms: at, until_ms: until = at, reasons = {} } = entry
+  const { tokens = 0, chunks = 0, steps = 0 } = entry
   const ms = formatMs(until - at)
   switch (type) {
     case 'waited': {
@@ -121,9 +120,9 @@ function textOf(entry: Entry): string {
     case 'admitted':
       return `got slot ${entry.slot} with ${entry.cached_tokens} of its tokens${cacheText(entry.cache)}`
     case 'prefill':
-      return `prompt: ${entry.tokens} tokens in ${steps(entry.chunks)}, ${ms}`
+      return `prompt: ${counted(tokens, 'token')} in ${counted(chunks, 'step')}, ${ms}`
     case 'paused':
-      return `paused for ${steps(entry.steps)}, ${ms}`
+      return `paused for ${counted(steps, 'step')}, ${ms}`
     case 'preempted':
       return 'lost its slot'
     case 'first_token':

@@ -9,6 +9,7 @@ import { Figures, StepsChart, Tiles } from './figures.js'
 import { EndedRequests, Queue, Tenants } from './tables.js'
 import { useLive } from './follow-live.js'
 import { Bar } from '../shell/bar.js'
+import { counted } from '../parts/format.js'
 import { useServer } from '../server.js'
 
 /** Milliseconds between two updates of the parts that change little with each message. */
@@ -92,7 +93,7 @@ function Live({ state, request, model }: LiveViewProps) {
         <h2>Slots, the last 20 seconds</h2>
         <Gantt
           picture={picture}
-          label={`${busy} of ${slots.length} slots busy, ${state.waiting} requests wait`}
+          label={`${busy} of ${slots.length} slots busy, ${counted(state.waiting, 'request')} in the queue`}
           onChoose={choose}
         />
       </section>

@@ -1,6 +1,7 @@
 import { ArrowUp, Paperclip, Square, X } from 'lucide'
 import { useEffect, useState } from 'preact/hooks'
 import { Form, Problem, Upload } from '../../parts/form.js'
+import { counted } from '../../parts/format.js'
 import { IconButton } from '../../parts/icon.js'
 import { type Server, useServer } from '../../server.js'
 import { questionOf } from '../chat-body.js'
@@ -95,9 +96,7 @@ export function Composer({ chat, field, model, inputs, system, onEditLast }: Com
             <li class="chip" key={index}>
               <Thumbnail file={file} />
               <span>{file.name}</span>
-              {costs.has(file) && (
-                <span class="cost">{costs.get(file)?.toLocaleString('en')} tokens</span>
-              )}
+              {costs.has(file) && <span class="cost">{counted(costs.get(file)!, 'token')}</span>}
               <IconButton
                 icon={X}
                 name={`Remove ${file.name}`}

@@ -1,6 +1,6 @@
 import { ChevronLeft, ChevronRight, Pencil, RefreshCw } from 'lucide'
 import { CopyButton, IconButton } from '../../parts/icon.js'
-import { formatMs } from '../../parts/format.js'
+import { counted, formatMs } from '../../parts/format.js'
 import { useAnswer } from '../../server.js'
 import { branchesOf, type Turn } from '../conversation.js'
 import type { TurnProps } from './turn-view.js'
@@ -74,7 +74,7 @@ function Figures({ turn, isComing }: { readonly turn: Turn; readonly isComing: b
   if (firstTokenMs !== undefined) parts.push(`TTFT ${formatMs(firstTokenMs)}`)
   if (predictedMs !== undefined) parts.push(`predicted ${formatMs(predictedMs)}`)
   if (tokensPerSecond !== undefined) parts.push(`${tokensPerSecond.toFixed(1)} tokens/s`)
-  if (tokens !== undefined) parts.push(`${tokens} tokens`)
+  if (tokens !== undefined) parts.push(counted(tokens, 'token'))
   if (cachedTokens !== undefined) parts.push(`${cachedTokens} of ${promptTokens ?? 0} cached`)
   return (
     <span class="figures">
