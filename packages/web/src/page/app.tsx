@@ -11,7 +11,7 @@ import { ModelsPage } from './models/models-page.js'
 import { usePull } from './models/pull-form.js'
 import { isOff, SwitchedOff } from './parts/switched-off.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
-import { Server, ServerContext, ServerError } from './server.js'
+import { Server, ServerContext, ServerError, useAnswerOf } from './server.js'
 import { type PageId, pages, Side } from './shell/side.js'
 import { UsagePage } from './usage/usage-page.js'
 
@@ -175,23 +175,15 @@ interface ListedModel {
   readonly architecture?: { readonly input_modalities: readonly Modality[] }
 }
 
-/** The models' names and inputs, read again with each page, as one may have been downloaded, and while the server starts. */
+/** The models' names and inputs, read again with each page, as one may have been downloaded, and until the server answers. */
 function useModels(server: Server, page: PageId) {
-  const [models, setModels] = useState<readonly ListedModel[]>([])
-  const [waits, setWaits] = useState(0)
-  useEffect(() => {
-    void server
-      .json<{ readonly data: readonly ListedModel[] }>('v1/models')
-      .then(({ data }) => setModels(data))
-      .catch((error: unknown) => {
-        // A missing key is asked for, and the list before may still be right.
-        const isStarting = error instanceof ServerError && error.status === 503
-        if (isStarting) setTimeout(setWaits, 1000, waits + 1)
-      })
-  }, [server, page, waits])
+  type Listed = { readonly data: readonly ListedModel[] }
+  const looks = { everyMs: 1000, goesOn: () => false, again: page }
+  const { answer, error } = useAnswerOf<Listed>(server, 'v1/models', looks)
+  const isLoading = answer === undefined && error instanceof ServerError && error.status === 503
   return useMemo(() => {
+    const models = answer?.data ?? []
     const inputs = models.map((each) => [each.id, each.architecture?.input_modalities] as const)
-    const isLoading = models.length === 0 && waits > 0
     return { names: models.map(({ id }) => id), inputs: new Map(inputs), isLoading }
-  }, [models, waits])
+  }, [answer, isLoading])
 }

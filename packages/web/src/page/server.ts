@@ -151,13 +151,19 @@ interface Looks<T> {
  * @param path - undefined: nothing is asked
  * @returns what it answered last, and why it does not now
  */
-export function useAnswer<T>(
+export function useAnswer<T>(path: string | undefined, looks?: Looks<T>) {
+  const { answer, error } = useAnswerOf(useServer(), path, looks)
+  return { answer, problem: error?.message }
+}
+
+/** The same for what is around {@link ServerContext}, with the error as it came. */
+export function useAnswerOf<T>(
+  server: Server,
   path: string | undefined,
   { everyMs, goesOn = () => true, again }: Looks<T> = {},
 ) {
-  const server = useServer()
   const [answer, setAnswer] = useState<T>()
-  const [problem, setProblem] = useState<string>()
+  const [error, setError] = useState<Error>()
   useEffect(() => {
     if (path === undefined) return
     const leaving = new AbortController()
@@ -168,11 +174,11 @@ export function useAnswer<T>(
       try {
         const next = await server.json<T>(path, { signal })
         setAnswer(() => next)
-        setProblem(undefined)
+        setError(undefined)
         isOpen = goesOn(next)
       } catch (error) {
         if (signal.aborted) return
-        setProblem((error as Error).message)
+        setError(error as Error)
         isOpen = !isRefusal(error) && !(error instanceof ServerError && error.status === 404)
       }
       if (!isOpen || everyMs === undefined || signal.aborted) return
@@ -184,7 +190,7 @@ export function useAnswer<T>(
       clearTimeout(timer)
     }
   }, [server, path, again])
-  return { answer, problem }
+  return { answer, error }
 }
 
 /** A route's path with the model that it is about; empty: the server's default. */
