@@ -174,6 +174,7 @@ export async function toolsByHand(t: Test, { page }: Visit): Promise<void> {
   await auditAll(t, page)
   await page.getByRole('button', { name: /^Give the result/ }).click()
   await page.getByRole('region', { name: 'Result of weather' }).first().waitFor()
+  await page.locator('[aria-label=Message]:focus').waitFor()
   await page.locator('.turn').nth(3).getByText(figures).waitFor()
   await page.locator('.turn').nth(2).getByRole('button', { name: 'Edit' }).click()
   await page

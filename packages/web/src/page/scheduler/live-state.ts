@@ -45,7 +45,7 @@ export function withActivity(state: LiveState | undefined, activity: EngineActiv
   )
   return {
     ...now,
-    lost: losses.reduce((sum, { count }) => sum + count, 0),
+    lost: sum(losses, ({ count }) => count),
     losses,
     spans: spans.slice(-mostSpans),
     frames: all.filter(({ untilMs }) => isRecent(untilMs)),
@@ -92,7 +92,7 @@ function percentilesOfCounts(
   counts: readonly (readonly [value: number, count: number])[],
 ): Percentiles | undefined {
   const sorted = counts.toSorted(([a], [b]) => a - b)
-  const total = counts.reduce((sum, [, count]) => sum + count, 0)
+  const total = sum(counts, ([, count]) => count)
   if (total === 0) return undefined
   const at = (share: number): number => {
     let seen = 0
