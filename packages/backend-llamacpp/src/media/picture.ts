@@ -48,8 +48,8 @@ function meanOf({ pixels, width }: Picture, [left, right]: Range, [top, bottom]:
   return [red, green, blue].map((sum) => Math.round(sum / ((right - left) * (bottom - top))))
 }
 
-/** The parts of the global `WebAssembly` that are used: TypeScript has its types among the DOM's. */
-interface WebAssemblyApi {
+/** The parts that are used: TypeScript has the types of this global among the DOM's. */
+declare const WebAssembly: {
   readonly Module: new (bytes: Uint8Array) => object
   readonly Instance: new (module: object, imports: object) => { readonly exports: Libwebp }
 }
@@ -62,7 +62,6 @@ interface Libwebp {
   WebPDecodeRGBA(file: number, bytes: number, width: number, height: number): number
 }
 
-const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: WebAssemblyApi }
 const require = createRequire(import.meta.url)
 let libwebp: object | undefined
 

@@ -136,7 +136,7 @@ class ProjectorTensors {
       this.#matrix('mm.input_projection.weight', [width, size])
       this.#constant('mm.soft_emb_norm.weight', [size], 1)
     } else if (kind !== 'ultravox') {
-      // four neighbours are merged into one vector
+      // Qwen's merges four neighbours into one vector
       this.#biased('mm.0', kind === 'mlp' ? size : 4 * size, width)
       this.#biased('mm.2', width, width)
     } else {
