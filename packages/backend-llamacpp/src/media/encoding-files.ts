@@ -1,16 +1,18 @@
-import type { EncodedMedia, MediaSpan, StateFile, StateFiles } from '@cllm/core'
-import { LRUCache } from 'lru-cache'
+import type { EncodedMedia, MediaSpan, StateFiles, StateHead } from '@cllm/core'
 
-/** The scope of a file: its image or sound, and the places of its vectors. */
-interface Scope {
-  readonly media: string
+/** What is stored before the vectors, as JSON in as many bytes as the number before it says. */
+interface Head {
+  readonly tokens: EncodedMedia['tokens']
   readonly spans: readonly Omit<MediaSpan, 'vectors'>[]
 }
 
-/** Stores encoded images and sounds among the files of states: in the same folder, within the same limits. */
+const numberBytes = 4
+
+/**
+ * Stores encoded images and sounds among the files of states: in the same folder, within the same limits. A file is named
+ * for what was encoded, so that an engine finds what another one has encoded meanwhile.
+ */
 export class EncodingFiles {
-  /** The known files, by the hash of what was encoded. The files' own limit removes the same ones, or more. */
-  readonly #known: Promise<LRUCache<string, StateFile>>
   #writing: Promise<void> = Promise.resolve()
 
   /** @param key - identifies the encoder; files of other encoders are not read */
@@ -18,35 +20,27 @@ export class EncodingFiles {
     private readonly files: StateFiles,
     private readonly key: Promise<string>,
   ) {
-    this.#known = this.#list()
+    // Without a key, as when the model's file is gone, nothing is found or stored.
+    key.catch(() => {})
   }
 
-  /** The stored encoding; undefined if there is none, or it cannot be read. */
+  /** The stored encoding, from whichever process; undefined if there is none, or it cannot be read. */
   async find(hash: string): Promise<EncodedMedia | undefined> {
-    const known = await this.#known
-    const file = known.get(hash)
-    if (file === undefined) return undefined
-    const bytes = await this.files.read(file, (length) => new Uint8Array(length))
-    if (bytes === undefined) {
-      known.delete(hash)
+    try {
+      const found = await this.files.find?.(await this.#headOf(hash))
+      if (found === undefined) return undefined
+      void this.files.touch(found)
+      return encodedIn(found.data)
+    } catch {
       return undefined
     }
-    void this.files.touch(file)
-    const { spans } = JSON.parse(file.scope) as Scope
-    const vectors = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4)
-    const width = vectors.length / spans.reduce((sum, { length }) => sum + length, 0)
-    let at = 0
-    const filled = spans.map((span): MediaSpan => {
-      const from = at
-      at += span.length * width
-      return { ...span, vectors: vectors.subarray(from, at) }
-    })
-    return { tokens: file.tokens, spans: filled }
   }
 
   /** Stores an encoding, in the background. */
   keep(hash: string, encoded: EncodedMedia): void {
-    this.#writing = this.#writing.then(() => this.#write(hash, encoded)).catch(() => {})
+    const write = async () =>
+      void (await this.files.write(await this.#headOf(hash), dataOf(encoded)))
+    this.#writing = this.#writing.then(write).catch(() => {})
   }
 
   /** Resolves when all encodings are written. */
@@ -54,33 +48,37 @@ export class EncodingFiles {
     await this.#writing
   }
 
-  async #write(hash: string, { tokens, spans }: EncodedMedia): Promise<void> {
-    const known = await this.#known
-    const bytes = spans.reduce((sum, { vectors }) => sum + vectors.byteLength, 0)
-    const data = new Uint8Array(bytes)
-    let at = 0
-    for (const { vectors } of spans) {
-      data.set(new Uint8Array(vectors.buffer, vectors.byteOffset, vectors.byteLength), at)
-      at += vectors.byteLength
-    }
-    const placed = spans.map((span) => ({ ...span, vectors: undefined }))
-    const scope = JSON.stringify({ media: hash, spans: placed } satisfies Scope)
-    const head = { key: await this.key, scope, partial: false, tokens }
-    const file = await this.files.write(head, data)
-    if (file !== undefined) known.set(hash, file)
+  async #headOf(hash: string): Promise<StateHead> {
+    return { key: await this.key, scope: hash, partial: false, tokens: [] }
   }
+}
 
-  async #list(): Promise<LRUCache<string, StateFile>> {
-    // the cache only accepts positive integers as a limit
-    const maxSize = Math.max(1, Math.floor(Math.min(this.files.limitBytes, 2 ** 53 - 1)))
-    const sizeCalculation = ({ bytes }: StateFile): number => Math.max(1, bytes)
-    const known = new LRUCache<string, StateFile>({ maxSize, sizeCalculation })
-    try {
-      const files = await this.files.list(await this.key)
-      for (const file of files) known.set((JSON.parse(file.scope) as Scope).media, file)
-    } catch {
-      // Unlisted files are encoded again.
-    }
-    return known
-  }
+function dataOf({ tokens, spans }: EncodedMedia): Uint8Array {
+  const head: Head = { tokens, spans: spans.map((span) => ({ ...span, vectors: undefined })) }
+  const text = JSON.stringify(head)
+  // Spaces, so that numbers of four bytes follow.
+  const json = Buffer.from(text.padEnd(numberBytes * Math.ceil(text.length / numberBytes)))
+  const parts = spans.map(
+    ({ vectors: { buffer, byteOffset, byteLength } }) =>
+      new Uint8Array(buffer, byteOffset, byteLength),
+  )
+  const length = Buffer.from(Uint32Array.of(json.length).buffer)
+  return Buffer.concat([length, json, ...parts])
+}
+
+function encodedIn({ buffer, byteOffset, byteLength }: Uint8Array): EncodedMedia {
+  const [length = 0] = new Uint32Array(buffer, byteOffset, 1)
+  const begin = byteOffset + numberBytes
+  const json = Buffer.from(buffer, begin, length).toString()
+  const { tokens, spans } = JSON.parse(json) as Head
+  const rest = byteLength - numberBytes - length
+  const vectors = new Float32Array(buffer, begin + length, rest / numberBytes)
+  const width = vectors.length / spans.reduce((sum, span) => sum + span.length, 0)
+  let at = 0
+  const filled = spans.map((span): MediaSpan => {
+    const from = at
+    at += span.length * width
+    return { ...span, vectors: vectors.subarray(from, at) }
+  })
+  return { tokens, spans: filled }
 }

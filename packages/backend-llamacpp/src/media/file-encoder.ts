@@ -90,7 +90,7 @@ export class FileEncoder implements MediaEncoder {
     const name = `${type === 'image' ? '' : type}${hash.toString('base64')}`
     const key = scope === undefined ? undefined : (scope && JSON.stringify(scope)) + name
     const known = key === undefined ? undefined : await this.#find(key)
-    if (known !== undefined) return known
+    if (known !== undefined) return this.#checked(known)
     // Only checked if it is not cached, as every turn of a chat has its files again.
     const whole = checkHead(type, file)
     const size = detail === undefined ? whole : Math.min(whole, lowDetail ** 2 / 1e6)
@@ -99,17 +99,17 @@ export class FileEncoder implements MediaEncoder {
     const run = async (signal: AbortSignal): Promise<EncodedMedia> => {
       const pieces = await this.#encoder.encode(call, signal)
       const encoded = this.#assembled(pieces, hash)
-      if (key === undefined) return encoded
+      if (key === undefined) return this.#checked(encoded)
       this.#known.set(key, encoded)
       this.#files?.keep(key, encoded)
-      return encoded
+      return this.#checked(encoded)
     }
     return { key: key ?? `only ${++this.#last}`, size, run }
   }
 
   keepIn(files: StateFiles): void {
-    const { modelPath, mmprojPath, width, vocabularySize, atOnce } = this.options
-    const more = { encodings: 1, llamaVersion, width, vocabularySize, atOnce }
+    const { modelPath, mmprojPath, width, vocabularySize } = this.options
+    const more = { encodings: 2, llamaVersion, width, vocabularySize }
     this.#files = new EncodingFiles(files, stateKey([modelPath, mmprojPath], more))
   }
 
@@ -125,6 +125,15 @@ export class FileEncoder implements MediaEncoder {
     return known
   }
 
+  /** @throws CllmError `unsupported` for an image that has to be read as a whole and exceeds a pass */
+  #checked(encoded: EncodedMedia): EncodedMedia {
+    const { atOnce } = this.options
+    const long = encoded.spans.find(({ shape, length }) => shape?.isWhole && length > atOnce)
+    if (long === undefined) return encoded
+    const message = `this model reads an image in one pass of ${long.length} tokens: expected a batch_size of as many`
+    throw new CllmError('unsupported', `${message}, got ${atOnce}`)
+  }
+
   /** Gives each vector an id that depends on the file and on its place in it. */
   #assembled(pieces: readonly MediaPiece[], hash: Buffer): EncodedMedia {
     const { vocabularySize } = this.options
@@ -136,10 +145,6 @@ export class FileEncoder implements MediaEncoder {
         continue
       }
       const { count, vectors, shape } = piece
-      if (shape?.isWhole === true && count > this.options.atOnce) {
-        const message = `this model reads an image in one pass of ${count} tokens: expected a batch_size of as many`
-        throw new CllmError('unsupported', `${message}, got ${this.options.atOnce}`)
-      }
       spans.push({ start: tokens.length, length: count, vectors, ...defined({ shape }) })
       for (let nth = 0; nth < count; nth++) {
         const word = hash.readUInt32LE(4 * (tokens.length % 8))

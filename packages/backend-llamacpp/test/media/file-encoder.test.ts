@@ -8,14 +8,14 @@ import {
   attempt,
   CllmError,
   type EncodedMedia,
+  type FoundState,
   type MediaFile,
   SimulatedClock,
-  type StateFile,
   type StateFiles,
+  type StateHead,
 } from '@cllm/core'
 import { until } from '@cllm/testing'
 import t, { type Test } from 'tap'
-import { EncodingFiles } from '../../src/media/encoding-files.js'
 import { FileEncoder } from '../../src/media/file-encoder.js'
 import { openTiny, recordingLogger } from '../open-tiny.js'
 import { png, wav } from './hostile-files.js'
@@ -163,22 +163,19 @@ function isGone(pid: number): boolean {
   }
 }
 
-/** Files that are kept here. */
+/** A folder's files, which several processes have. */
 function filesInMemory() {
-  const all = new Map<string, { readonly file: StateFile; readonly data: Uint8Array }>()
+  const all = new Map<string, FoundState>()
+  const nameOf = ({ key, scope, partial, tokens }: StateHead) =>
+    JSON.stringify([key, scope, partial, tokens])
   const files: StateFiles = {
     limitBytes: Infinity,
-    list: async (key) =>
-      [...all.values()].map(({ file }) => file).filter((file) => file.key === key),
-    read: async ({ name }, allocate) => {
-      const { data } = all.get(name) ?? {}
-      const memory = data && allocate(data.length)
-      if (data !== undefined) memory?.set(data)
-      return memory
-    },
+    list: async () => [],
+    read: async () => undefined,
+    find: async (head) => all.get(nameOf(head)),
     write: async (head, data) => {
-      const file = { ...head, name: head.key + head.scope, bytes: data.length }
-      all.set(file.name, { file, data: data.slice() })
+      const file = { ...head, name: nameOf(head), bytes: data.length }
+      all.set(file.name, { ...file, data: data.slice(), usedAt: 0 })
       return file
     },
     touch: async () => {},
@@ -187,7 +184,7 @@ function filesInMemory() {
   return { all, files }
 }
 
-t.test('what was encoded is found after a restart, by the same projector', async (t) => {
+t.test('what was encoded is found by other processes with the same projector', async (t) => {
   const folder = t.testdir({ model: 'weights', a: 'projector', b: 'another' })
   const { all, files } = filesInMemory()
   const start = async (projector: string, atOnce = 64) => {
@@ -196,43 +193,33 @@ t.test('what was encoded is found after a restart, by the same projector', async
     encoder.keepIn(files)
     return encoder
   }
-  const first = await start('a')
+  const isFound = async (encoder: FileEncoder, width: number) =>
+    'spans' in (await encoder.prepare(image(width), ''))
+  const [first, second] = [await start('a'), await start('a')]
+  t.notOk(await isFound(second, 20))
   const [one, two] = [await encode(first, image(20)), await encode(first, image(30))]
   await first.dispose()
   t.equal(all.size, 2)
-  const second = await start('a')
+  t.ok(await isFound(second, 20), 'although it began before')
   t.same(await encode(second, image(20)), one)
   t.same(await encode(second, image(30)), two)
   await second.dispose()
   t.equal(all.size, 2, 'they were read')
-  all.delete([...all.keys()][0]!)
+  const found = [...all.values()][0]!
+  all.set(found.name, { ...found, data: found.data.slice(0, 50) })
   const third = await start('a')
-  t.same(await encode(third, image(20)), one, 'encoded again where the file is gone')
-  const other = await start('b')
-  await encode(other, image(30))
-  await other.dispose()
-  t.equal(all.size, 3, 'not those of another projector')
-  const narrow = await start('a', 32)
-  t.ok(
-    'run' in (await narrow.prepare(image(30), '')),
-    'nor those that a smaller batch may not hold',
-  )
+  t.same(await encode(third, image(20)), one, 'encoded again where the file is damaged')
+  t.notOk(await isFound(await start('b'), 30), 'not those of another projector')
 })
 
-t.test('no more of them are known than the files have room for', async (t) => {
-  const { files } = filesInMemory()
-  const spans = [{ start: 0, length: 1, vectors: new Float32Array(10) }]
-  for (const [limitBytes, last] of [
-    [100, [1]],
-    [100.5, [1]],
-    [0, undefined],
-  ] as const) {
-    const kept = new EncodingFiles({ ...files, limitBytes }, Promise.resolve('key'))
-    for (const name of ['a', 'b', 'c']) kept.keep(name, { tokens: [1], spans })
-    await kept.flush()
-    t.equal(await kept.find('a'), undefined)
-    t.same((await kept.find('c'))?.tokens, last)
-  }
+t.test('an image that is read as a whole is refused where a pass has fewer tokens', async (t) => {
+  const { encoder, options } = await open(t)
+  t.match((await encode(encoder, image(12))).spans, [{ length: 12, shape: { isWhole: true } }])
+  Object.assign(options, { atOnce: 11 })
+  const refused = { code: 'unsupported', message: /12 tokens: expected a batch_size of/ }
+  await t.rejects(encode(encoder, image(12)), refused, 'if it is known, too')
+  await t.rejects(encode(encoder, { ...image(24), detail: 'low' }), refused)
+  t.equal((await encode(encoder, image(20))).spans[0]!.length, 20, 'others come in pieces')
 })
 
 t.test('an image that ends the process costs itself alone', async (t) => {

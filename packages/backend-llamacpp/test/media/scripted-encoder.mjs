@@ -1,4 +1,4 @@
-// An encoder that says what a test's options ask for: two tokens around as many vectors as the image is wide, half of them at low detail. An image
+// An encoder that says what a test's options ask for: two tokens around as many vectors as the image is wide, half of them at low detail. One of 12 vectors is read as a whole. An image
 // of 13 pixels' width ends the process, one of 14 cannot be read behind its first vectors, and
 // for one of 15 there is no answer. Vectors of an image of 17 are in the file, of which there are a few in the message, too.
 import { writeSync } from 'node:fs'
@@ -24,7 +24,8 @@ process.on('message', ({ file, detail, width }) => {
     process.send({ type: 'failed', message: 'unreadable', isUnreadable: true })
   } else {
     const vectors = new Float32Array(pixels * width).fill(pixels)
-    const pieces = [{ tokens: [7] }, { count: pixels, vectors }, { tokens: [8] }]
+    const shape = pixels === 12 ? { length: 12, isWhole: true } : undefined
+    const pieces = [{ tokens: [7] }, { count: pixels, vectors, shape }, { tokens: [8] }]
     if (pixels === 17) {
       writeSync(vectorFile, new Uint8Array(vectors.buffer), 0, vectors.byteLength, 5)
       pieces.splice(2, 1, { count: pixels, at: 5 })

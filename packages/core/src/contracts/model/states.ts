@@ -113,6 +113,8 @@ export interface StateFiles {
     allocate: (bytes: number) => Uint8Array | undefined,
     onLate?: (back: Promise<void>) => void,
   ): Promise<Uint8Array | undefined>
+  /** As in {@link SharedStates}. Default: what other processes have written is only listed. */
+  find?(head: StateHead): Promise<FoundState | undefined>
   /** Writes a state as a whole or not at all; undefined if it failed. */
   write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined>
   /** Marks a file as recently used: others are removed first. */
@@ -153,6 +155,8 @@ export interface SharedStates extends Pick<StateFiles, 'touch' | 'remove'> {
 export interface SharedStateFiles extends StateFiles, SharedStates {
   /** As in {@link StateFiles}. */
   list: StateFiles['list']
+  /** As in {@link SharedStates}. */
+  find: SharedStates['find']
   /** As in {@link SharedStates}. */
   write: SharedStates['write']
 }
