@@ -72,6 +72,8 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   around?(engines: EngineDirectory, context: KoaTransportContext): EngineDirectory
   /** Starts the protocol's background work; called once, before listening. */
   start?(engines: EngineDirectory, context: KoaTransportContext): void
+  /** Called after the last answer; the transport waits for it. */
+  close?(): Promise<void>
 }
 
 /** A request submitted to an engine. */

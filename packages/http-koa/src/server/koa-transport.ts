@@ -69,6 +69,7 @@ export class KoaTransport implements Transport {
   readonly #hosts: readonly string[]
   readonly #port: number
   readonly #services: TransportServices
+  readonly #protocols: readonly KoaProtocol[]
   readonly #scheme: string
   readonly #server: Server
   readonly #connections: OpenConnections
@@ -78,6 +79,7 @@ export class KoaTransport implements Transport {
 
   constructor(options: KoaTransportOptions, context: TransportContext) {
     const hosts = [options.host ?? []].flat()
+    this.#protocols = options.protocols
     this.#hosts = hosts.length === 0 ? ['127.0.0.1'] : hosts
     this.#port = options.port ?? 8080
     this.#services = {
@@ -184,6 +186,7 @@ export class KoaTransport implements Transport {
     const cancel = this.#services.clock.at(deadline, () => this.#connections.cut())
     await this.#closed
     cancel()
+    await Promise.all(this.#protocols.map(async (protocol) => await protocol.close?.()))
   }
 }
 

@@ -1,15 +1,5 @@
-import {
-  appendFileSync,
-  closeSync,
-  fstatSync,
-  openSync,
-  readdirSync,
-  readSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { closeSync, openSync, readdirSync, readSync, renameSync, statSync } from 'node:fs'
+import { open, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { attempt } from '@cllm/core'
 import { isObject, parsedJson } from '../../fields/fields.js'
@@ -55,12 +45,15 @@ export class UsageSums {
     this.#sums.set(id, { ...(before ?? one), ...(Object.fromEntries(counts) as object) })
   }
 
-  remove(one: UsageSum): void {
-    this.#sums.delete(this.#idOf(one))
-  }
-
   all(): readonly UsageSum[] {
     return [...this.#sums.values()]
+  }
+
+  /** Returns all sums, and begins anew. */
+  take(): UsageSum[] {
+    const all = [...this.#sums.values()]
+    this.#sums.clear()
+    return all
   }
 
   #idOf(one: UsageSum): string {
@@ -80,65 +73,103 @@ interface ReadMonth {
   readonly ino: number
   /** The position in bytes up to which the file is in the sums. */
   at: number
+  /** What this server has written behind that position. */
+  readonly written: UsageSums
 }
 
 const tokensIn = (one: UsageSum): number => one.promptTokens + one.generatedTokens
 
 /**
- * Usage in a folder, which servers may share, with a file per month and a line per request. A line is written before
- * the answer ends, so that a crash loses none. Usage that cannot be written, such as on a full disk, waits as sums.
- * Each query reads the lines that any server has written since the last one.
+ * Usage in a folder, which servers may share, with a file per month and a line per request, or per sum of requests that
+ * ended while an earlier line was written: no answer waits for the disk. Usage that is not written yet counts, but a
+ * crash loses it. Each query reads the lines that any server has written since the last one.
  */
 export class UsageJournal {
   readonly #months = new Map<string, ReadMonth>()
-  /** Usage that could not be written yet. */
+  /** Usage whose write has not begun, or has failed, such as on a full disk. */
   readonly #unwritten = new UsageSums()
+  /** Usage that is being written; a part of the first line may be in its file already. */
+  readonly #writing: UsageSum[] = []
+  /** The last change of files, which are made one after the other. */
+  #last: Promise<unknown> = Promise.resolve()
+  /** The write that follows the last one. */
+  #next: Promise<void> | undefined
 
   /** @throws `invalid_configuration` if the folder cannot be used */
   constructor(readonly folder: string) {
     ownFolder(folder, 'usage')
   }
 
-  /** @throws the file system's error; usage that could not be written is written with a later request's */
-  add(one: UsageSum): void {
+  /**
+   * Counts usage at once; resolves when it is written.
+   *
+   * @throws the file system's error; usage that could not be written is written with a later request's
+   */
+  async add(one: UsageSum): Promise<void> {
     const month = monthOf(one.day)
     // Reading also shortens the file, and puts a file in the place of a pipe, to which nothing can be appended.
     if (!this.#months.has(month)) attempt(() => this.#read(month))
     this.#unwritten.add(one)
-    // The latest day first, so that an earlier month whose file cannot be written holds up no other.
-    for (const sum of this.#unwritten.all().toReversed()) {
-      this.#append(monthOf(sum.day), sum)
-      this.#unwritten.remove(sum)
-    }
+    await this.flush()
   }
 
-  #append(month: string, one: UsageSum): void {
-    const file = openSync(this.#fileOf(month), 'a+', 0o600)
+  /** Resolves when all usage so far is written. @throws the file system's error */
+  async flush(): Promise<void> {
+    await (this.#next ??= this.#inTurn(async () => {
+      this.#next = undefined
+      // The latest day first, so that an earlier month whose file cannot be written holds up no other.
+      const latestFirst = (a: UsageSum, b: UsageSum) => b.day.localeCompare(a.day)
+      this.#writing.push(...this.#unwritten.take().sort(latestFirst))
+      try {
+        for (let sum; (sum = this.#writing[0]); this.#writing.shift()) {
+          await this.#append(sum)
+          this.#months.get(monthOf(sum.day))?.written.add(sum)
+        }
+      } finally {
+        for (const sum of this.#writing.splice(0)) this.#unwritten.add(sum)
+      }
+    }))
+  }
+
+  async #append(one: UsageSum): Promise<void> {
+    const path = this.#fileOf(monthOf(one.day))
+    const file = await open(path, 'a+', 0o600)
     try {
       const last = Buffer.from('\n')
-      readSync(file, last, 0, 1, Math.max(0, fstatSync(file).size - 1))
+      const { ino, size } = await file.stat()
+      await file.read(last, 0, 1, Math.max(0, size - 1))
       // A full disk, or the end of a process, may have left half a line.
       const begin = last.toString() === '\n' ? '' : '\n'
-      appendFileSync(file, `${begin}${JSON.stringify(one)}\n`)
+      await file.appendFile(`${begin}${JSON.stringify(one)}\n`)
+      // Another server has put its sums in place of the file meanwhile.
+      if ((await stat(path)).ino !== ino) await this.#append(one)
     } finally {
-      closeSync(file)
+      await file.close()
     }
   }
 
-  /** The sums of a month, followed by those that could not be written. */
+  async #inTurn(change: () => Promise<void>): Promise<void> {
+    const done = this.#last.then(change)
+    this.#last = done.catch(() => {})
+    await done
+  }
+
+  /** The sums of a month, followed by those that are not read from its file yet. */
   month(month: string): readonly UsageSum[] {
     return [...this.#read(month).sums.all(), ...this.#waiting(month)]
   }
 
   /** The tokens that a key has used in a month. */
   tokensOf(key: string, month: string): number {
-    const waiting = this.#waiting(month).filter((one) => one.key === key)
     const read = this.#read(month).tokens.get(key) ?? 0
+    const waiting = this.#waiting(month).filter((one) => one.key === key)
     return waiting.reduce((sum, one) => sum + tokensIn(one), read)
   }
 
   #waiting(month: string): readonly UsageSum[] {
-    return this.#unwritten.all().filter((one) => monthOf(one.day) === month)
+    const all = [...this.#writing, ...this.#unwritten.all()]
+    const written = this.#months.get(month)?.written.all() ?? []
+    return [...written, ...all.filter((one) => monthOf(one.day) === month)]
   }
 
   /** The sums of days, `from` and `to` included, without unreadable months, whose errors `onProblem` gets. */
@@ -162,6 +193,8 @@ export class UsageJournal {
   /** Reads the rest of a month's file. If that fails, the next query tries again. */
   #read(month: string): ReadMonth {
     const known = this.#months.get(month)
+    // A line that is being written could count twice.
+    if (known && this.#writing[0]?.day.startsWith(month)) return known
     return known ? attempt(() => this.#readNew(month, known), known) : this.#readNew(month)
   }
 
@@ -171,26 +204,31 @@ export class UsageJournal {
     const { size = 0, ino = 0 } = found ?? {}
     // A file that is gone may come back.
     const isSame = known && (found === undefined || (ino === known.ino && size >= known.at))
-    const read = isSame ? known : { sums: new UsageSums(), tokens: new Map(), ino, at: 0 }
+    const [sums, written] = [new UsageSums(), new UsageSums()]
+    const read = isSame ? known : { sums, tokens: new Map(), ino, at: 0, written }
     if (size > read.at) read.at += addLines(file, read)
+    if (found !== undefined) read.written.take()
     this.#months.set(month, read)
-    if (found !== undefined && known === undefined) this.#shorten(month, read)
+    if (found !== undefined && known === undefined) {
+      void this.#inTurn(async () => await this.#shorten(month, read)).catch(() => {})
+    }
     return read
   }
 
   /** Replaces a month's lines by their sums, if there is space and no other server writes the file or replaces it. */
-  #shorten(month: string, { sums, ino, at }: ReadMonth): void {
+  async #shorten(month: string, { sums, ino, at }: ReadMonth): Promise<void> {
     const file = this.#fileOf(month)
     const shorter = `${file}.new`
     try {
       const lines = sums.all().map((sum) => `${JSON.stringify(sum)}\n`)
-      writeFileSync(shorter, lines.join(''), { mode: 0o600, flag: 'wx' })
+      await writeFile(shorter, lines.join(''), { mode: 0o600, flag: 'wx' })
+      // In one turn of the event loop: another server could write between this check and the renaming.
       const now = statSync(file)
       if (now.ino !== ino || now.size !== at) throw new Error('it has grown')
       renameSync(shorter, file)
     } catch {
       // The longer file has the same content.
-      rmSync(shorter, { recursive: true, force: true })
+      await rm(shorter, { recursive: true, force: true })
     }
   }
 

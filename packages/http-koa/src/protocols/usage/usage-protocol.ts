@@ -67,8 +67,11 @@ export class UsageLedger implements RequestObserver {
     if (tokensPerMonth === undefined) return
     const now = new Date(this.clock.wall())
     const month = dayOf(now.getTime()).slice(0, 7)
-    const used = this.#safely(() => this.journal.tokensOf(name, month)) ?? 0
-    if (used < tokensPerMonth) return
+    try {
+      if (this.journal.tokensOf(name, month) < tokensPerMonth) return
+    } catch (error) {
+      return this.#failed(error)
+    }
     const message = `The key "${name}" has used up its ${tokensPerMonth} tokens of ${month} (UTC)`
     const retryAfterMs = Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1) - now.getTime()
     const details = { limit: tokensPerMonth, month, retryAfterMs }
@@ -83,11 +86,12 @@ export class UsageLedger implements RequestObserver {
   }
 
   #note({ name }: Partial<ApiKey> = {}, sum: Omit<UsageSum, 'day' | 'key'>): void {
-    this.#safely(() => {
-      this.journal.add({ day: dayOf(this.clock.wall()), key: name ?? null, ...sum })
+    const day = dayOf(this.clock.wall())
+    const written = (): void => {
       if (this.#isFailing) this.logger.info({}, 'usage is recorded again')
       this.#isFailing = false
-    })
+    }
+    void this.journal.add({ day, key: name ?? null, ...sum }).then(written, this.#failed)
   }
 
   /** The tenant on a server without keys, which the client has chosen. */
@@ -98,15 +102,10 @@ export class UsageLedger implements RequestObserver {
   }
 
   /** Logs errors, as a full disk must not fail answers. */
-  #safely<T>(work: () => T): T | undefined {
-    try {
-      return work()
-    } catch (error) {
-      const { folder } = this.journal
-      if (!this.#isFailing) this.logger.error({ folder, err: error }, unrecorded)
-      this.#isFailing = true
-      return undefined
-    }
+  readonly #failed = (err: unknown): void => {
+    const { folder } = this.journal
+    if (!this.#isFailing) this.logger.error({ folder, err }, unrecorded)
+    this.#isFailing = true
   }
 }
 
@@ -177,6 +176,8 @@ export function usageProtocol({ folder }: { readonly folder: string }): KoaProto
     name: 'usage',
     routes: bindRoutes(routes, journal),
     observe: ({ clock, logger }) => new UsageLedger(journal, clock, logger),
+    // What a full disk cannot take was logged.
+    close: async () => await journal.flush().catch(() => {}),
   }
 }
 

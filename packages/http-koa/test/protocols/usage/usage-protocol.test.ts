@@ -8,7 +8,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs'
-import { appendFile, readdir } from 'node:fs/promises'
+import { appendFile, type FileHandle, open, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ApiKey, hashKey, keyRing, openAiProtocol, usageProtocol } from '@cllm/http-koa'
 import { goesOn } from '../../../src/routes/koa-context.js'
@@ -23,7 +23,7 @@ import t, { type Test } from 'tap'
 import { UsageJournal } from '../../../src/protocols/usage/usage-journal.js'
 import { UsageLedger } from '../../../src/protocols/usage/usage-protocol.js'
 import { requestScope } from '../../../src/security/authenticate.js'
-import { madePipe, serve } from '../../serve.js'
+import { madePipe, serve, until } from '../../serve.js'
 
 const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({
   name,
@@ -57,6 +57,18 @@ async function counting(t: Test, folder: string) {
     embed: (name: string, input: readonly string[]) =>
       served.post('/v1/embeddings', { input }, { headers: as(name) }),
     usage: (query = '', name = 'root') => served.get(`/admin/usage${query}`, { headers: as(name) }),
+  }
+}
+
+/** Has the lines that a journal appends written by `work`. */
+async function eachWrite(t: Test, work: (write: () => Promise<void>) => Promise<void>) {
+  const probe = await open(t.testdirName)
+  const handles = Object.getPrototypeOf(probe) as FileHandle
+  await probe.close()
+  const append: FileHandle['appendFile'] = Reflect.get(handles, 'appendFile')
+  t.teardown(() => (handles.appendFile = append))
+  handles.appendFile = async function (this: FileHandle, ...line) {
+    await work(async () => await append.apply(this, line))
   }
 }
 
@@ -138,7 +150,7 @@ t.test('inputs that are embedded are used, and within the quota of a month', asy
   t.same(csv.trim().split('\n').slice(1).sort(), ["'=bob,1,0,2,0,0", 'ann,2,0,52,0,0'])
 })
 
-t.test('a request that pauses is one, and tenants without keys are bounded', (t) => {
+t.test('a request that pauses is one, and tenants without keys are bounded', async (t) => {
   const journal = new UsageJournal(t.testdir({}))
   const ledger = new UsageLedger(journal, new SimulatedClock(0), silentLogger)
   const left = new CllmError('cancelled', 'paused')
@@ -159,16 +171,16 @@ t.test('a request that pauses is one, and tenants without keys are bounded', (t)
   const counts = { requests: 1, unfinished: 0, promptTokens: 50, generatedTokens: 3 }
   t.match(journal.month('1970-01'), [{ tenant: 'a', ...counts }])
   for (let count = 0; count < 1100; count++) ask(`tenant-${count}`).onEnd(0)
+  await journal.flush()
   const sums = journal.month('1970-01')
   t.equal(sums.length, 1001)
   t.match(
     sums.find(({ tenant }) => tenant === null),
     { requests: 101 },
   )
-  t.end()
 })
 
-t.test('servers may share a folder: quotas and sums count what all of them wrote', (t) => {
+t.test('servers may share a folder: quotas and sums count what all of them wrote', async (t) => {
   const folder = t.testdir({})
   const file = join(folder, '1970-01.jsonl')
   const counts = { requests: 1, unfinished: 0, promptTokens: 1, cachedTokens: 0 }
@@ -180,20 +192,20 @@ t.test('servers may share a folder: quotas and sums count what all of them wrote
   const ask = (tokensPerMonth: number) =>
     requestScope.run({ key: key('ann', { tokensPerMonth }) }, () => ledger.onEmbed())
   ask(11)
-  second.add({ ...one, key: 'ann' })
+  await second.add({ ...one, key: 'ann' })
   t.throws(() => ask(11), { code: 'rate_limited' }, 'it is at once the quota of both')
   ask(21)
   for (const journal of [first, second]) t.match(journal.month('1970-01'), [{ requests: 2 }])
-  new UsageJournal(folder).add({ ...one, key: 'bob' })
+  await new UsageJournal(folder).add({ ...one, key: 'bob' })
   t.equal(readFileSync(file, 'utf8').split('\n').length, 3, 'a third one has summed up lines')
-  first.add({ ...one, key: 'ann' })
+  await first.add({ ...one, key: 'ann' })
   t.match(second.month('1970-01'), [{ requests: 3 }, { key: 'bob' }])
 
   // Another one is killed, or has no space left, in the middle of a line.
   appendFileSync(file, line.slice(0, -9))
-  first.add({ ...one, key: 'ann' })
+  await first.add({ ...one, key: 'ann' })
   appendFileSync(file, line.slice(0, 9))
-  second.add({ ...one, key: 'ann' })
+  await second.add({ ...one, key: 'ann' })
   t.match(second.month('1970-01'), [{ requests: 5 }, { key: 'bob' }], 'half a line is only itself')
 
   // Another one appends to what is being replaced by its sums.
@@ -204,20 +216,58 @@ t.test('servers may share a folder: quotas and sums count what all of them wrote
     if (!Array.isArray(value)) appendFileSync(file, line)
     return stringify(value)
   }
-  new UsageJournal(folder).month('1970-01')
+  const third = new UsageJournal(folder)
+  third.month('1970-01')
+  await third.flush()
   JSON.stringify = stringify
-  t.match(new UsageJournal(folder).month('1970-01'), [{ requests: 3 }], 'no line is lost')
+  t.match(third.month('1970-01'), [{ requests: 3 }], 'no line is lost')
   t.same(readdirSync(folder), ['1970-01.jsonl'])
 
-  t.match(first.month('1970-01'), [{ requests: 3 }])
+  let isReplaced = false
+  await eachWrite(t, async (write) => {
+    if (!isReplaced) writeFileSync(`${file}.new`, readFileSync(file))
+    if (!isReplaced) renameSync(`${file}.new`, file)
+    isReplaced = true
+    await write()
+  })
+  await second.add({ ...one, key: 'ann' })
+  t.match(first.month('1970-01'), [{ requests: 4 }], 'nor one whose file is replaced meanwhile')
   rmSync(file)
   mkdirSync(file)
-  t.match(first.month('1970-01'), [{ requests: 3 }], 'a disk that fails forgets nothing')
+  t.match(first.month('1970-01'), [{ requests: 4 }], 'a disk that fails forgets nothing')
   t.throws(() => ask(21), { code: 'rate_limited' })
-  t.end()
 })
 
-t.test('a month that cannot be read or summed up once is known later', (t) => {
+t.test('no answer waits for a slow disk: usage counts before it is written, once', async (t) => {
+  const folder = t.testdir({})
+  const server = await counting(t, folder)
+  const writes: (() => void)[] = []
+  await eachWrite(t, async (write) => {
+    await write()
+    await new Promise<void>((resolve) => writes.push(resolve))
+  })
+  for (const tokens of [1, 2, 4]) t.equal((await server.ask('ann', tokens)).status, 200)
+  await until(() => writes.length > 0)
+  const tokens = async () =>
+    (await (await server.usage('?by=key&format=csv')).text()).split('\n')[1]
+  t.equal(await tokens(), 'ann,3,0,9,0,7', 'a line that the disk may have or not counts once')
+  t.equal((await server.ask('ann', 24)).status, 200)
+  t.equal((await server.ask('ann', 1)).status, 429, 'the quota counts what waits')
+  const closed = server.close()
+  writes.shift()?.()
+  await until(() => writes.length > 0)
+  writes.shift()?.()
+  await closed
+  const lines = readFileSync(join(folder, '1970-01.jsonl'), 'utf8').trim().split('\n')
+  const sums = lines.map((line) => JSON.parse(line) as { generatedTokens: number })
+  t.same(
+    sums.map((sum) => sum.generatedTokens),
+    [1, 30],
+    'the end of the server loses nothing',
+  )
+})
+
+t.test('a month that cannot be read or summed up once is known later', async (t) => {
   const folder = t.testdir({})
   const file = join(folder, '1970-01.jsonl')
   const counts = { requests: 1, unfinished: 0, promptTokens: 1, cachedTokens: 0 }
@@ -228,7 +278,8 @@ t.test('a month that cannot be read or summed up once is known later', (t) => {
   const messages: string[] = []
   const error: Logger['error'] = (_, message) => messages.push(message)
   const logger = { ...silentLogger, error }
-  const ledger = new UsageLedger(new UsageJournal(folder), new SimulatedClock(0), logger)
+  const own = new UsageJournal(folder)
+  const ledger = new UsageLedger(own, new SimulatedClock(0), logger)
   const ask = (name: string, tokensPerMonth?: number) =>
     requestScope.run(
       { key: key(name, tokensPerMonth === undefined ? {} : { tokensPerMonth }) },
@@ -241,17 +292,19 @@ t.test('a month that cannot be read or summed up once is known later', (t) => {
   ask('bob').onEnd(0)
   ask('bob').onEnd(0)
   ask('ann', 20_000)
+  await t.rejects(own.flush(), { code: 'EISDIR' })
   t.match(messages, [/^usage cannot be recorded/], 'answers go on, and it is said once')
   rmdirSync(file)
   renameSync(`${file}.away`, file)
   mkdirSync(`${file}.new`)
   t.throws(() => ask('ann', 20_000), { code: 'rate_limited' })
   ask('cat').onEnd(0)
+  await own.flush()
   const sums = new UsageJournal(folder).month('1970-01')
   t.match(sums, [
     { key: 'ann', requests: 10_000, tenant: 'ünï' },
-    { key: 'cat', requests: 1 },
     { key: 'bob', requests: 2 },
+    { key: 'cat', requests: 1 },
   ])
   t.equal(sums.length, 3, 'what could not be written is written later')
   t.same(readdirSync(folder), ['1970-01.jsonl'])
@@ -265,14 +318,13 @@ t.test('a month that cannot be read or summed up once is known later', (t) => {
   const days = () => journal.days('1970-01-01', '1970-03-31', (problem) => problems.push(problem))
   t.match(days(), [{ day: '1970-01-01' }, { day: '1970-02-02' }], 'what is damaged costs itself')
   renameSync(folder, `${folder}.away`)
-  t.throws(() => journal.add({ ...one, key: 'eve' }), { code: 'ENOENT' })
+  await t.rejects(journal.add({ ...one, key: 'eve' }), { code: 'ENOENT' })
   t.match(days(), [{ requests: 1 }, { requests: 1 }, { requests: 1 }])
   t.match(problems, [{ code: 'EISDIR' }, { code: 'ENOENT' }])
   renameSync(`${folder}.away`, folder)
 
   rmSync(file)
-  if (!madePipe(file)) return t.end()
-  new UsageJournal(folder).add({ ...one, key: 'dan' })
+  if (!madePipe(file)) return
+  await new UsageJournal(folder).add({ ...one, key: 'dan' })
   t.match(new UsageJournal(folder).month('1970-01'), [{ key: 'dan', requests: 1 }])
-  t.end()
 })
