@@ -13,7 +13,13 @@ import {
   type PluginRegistry,
   systemClock,
 } from '@cllm/core'
-import { hostEngine, SlotFolder, StateFolder, TouchedMemory } from '@cllm/host'
+import {
+  hostEngine,
+  SlotFolder,
+  StateFolder,
+  type StateFolderOptions,
+  TouchedMemory,
+} from '@cllm/host'
 import { fallbackPolicy } from '@cllm/scheduler'
 import { createLogger, tellUncaught } from '../process/logger.js'
 import { loadRegistry } from '../plugins/load-registry.js'
@@ -82,7 +88,7 @@ async function start(settings: EngineSettings): Promise<void> {
       options,
       registry,
       use: parts,
-      ...stateFilesOf(cache, cacheRamBytes, logger),
+      ...stateFilesOf(cache, cacheRamBytes, backend, logger),
       counts: false,
     })
     await loadAdapters(engine, settings, logger)
@@ -144,23 +150,33 @@ async function warmUp(backend: Backend): Promise<void> {
   backend.release(0)
 }
 
+/** The most bytes of encoded images and sounds in the folder in memory. */
+const mostEncodedBytes = 2 ** 28
+
 /**
  * The memory of an engine's cache, and its files if any are configured.
  *
  * @param ramBytes - of the cache; also the limit of the states of unloaded models
  */
 function stateFilesOf(
-  { disk, unloaded, slotFolder, key }: CacheSettings,
+  { disk, unloaded, encodings, slotFolder, key }: CacheSettings,
   ramBytes: number,
+  { media }: Backend,
   logger: Logger,
 ): Pick<EngineParts, 'stateFiles' | 'slotFiles' | 'stateMemory'> {
+  const open = (options: StateFolderOptions) =>
+    new StateFolder({ ...options, ...defined({ key }) }, systemClock, logger)
   const waiting = { limitBytes: ramBytes, isUrgent: true, whenClosing: true }
   const folder = disk ?? (unloaded === undefined ? undefined : { folder: unloaded, ...waiting })
+  if (encodings !== undefined) {
+    // The folder is not made again when the server has removed it.
+    const shared = { folder: encodings, limitBytes: mostEncodedBytes, whenClosing: true }
+    media?.keepIn?.(open(shared))
+  }
   return {
     stateMemory: new TouchedMemory(),
     ...defined({
-      stateFiles:
-        folder && new StateFolder({ ...folder, ...defined({ key }) }, systemClock, logger),
+      stateFiles: folder && open(folder),
       slotFiles: slotFolder === undefined ? undefined : new SlotFolder(slotFolder, key),
     }),
   }

@@ -52,6 +52,8 @@ export interface CacheSettings {
   readonly disk?: StateFolderOptions
   /** Folder in memory for the states of models that are unloaded for others; only without `disk`. */
   readonly unloaded?: string
+  /** Folder in memory for encoded images and sounds; only without the two above, which have them, too. */
+  readonly encodings?: string
   /** Folder of the files that clients name. */
   readonly slotFolder?: string
   /** Key that the files are encrypted with; default: they are not encrypted. */

@@ -39,12 +39,13 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   if (readyFile !== null) orInvalid(() => rmSync(readyFile, { force: true }), `${unusable} removed`)
   const parts = await prepareServing(loaded, io, true)
   const { logger } = parts
+  const models = new LoadableModels(loaded, io, parts)
   // An unreachable cluster is reported before a model is fetched.
   const bus = await connectBus(config.cluster, logger)
   const untell = tellUncaught(logger)
   try {
     const { signal } = io
-    const loading = new LoadableModels(loaded, io, parts).single().load({ heldBytes: 0, signal })
+    const loading = models.single().load({ heldBytes: 0, signal })
     const model = await unlessStopped(signal, loading)
     if (model === undefined) return 0
     try {
@@ -53,6 +54,7 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
       await model.close()
     }
   } finally {
+    models.memory?.remove()
     await bus.close()
     await parts.crashes.written()
     untell()

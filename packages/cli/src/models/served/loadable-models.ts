@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { AdapterSet, type LoadedModel, type LoadableModel } from '@cllm/host'
-import { CllmError, type Logger, type PluginRegistry, type RouterPolicy } from '@cllm/core'
+import { CllmError, defined, type Logger, type PluginRegistry, type RouterPolicy } from '@cllm/core'
 import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command.js'
 import type { LoadedConfig } from '../../config/load-config.js'
@@ -21,7 +21,7 @@ import {
   toSupervisorOptions,
 } from '../../engine/to-engine-settings.js'
 import { hasMediaLibrary } from '../../engine/native-library.js'
-import { openUnloadedStates, type UnloadedStates } from '../../engine/unloaded-states.js'
+import { type MemoryFolder, openMemoryFolder } from '../../engine/memory-folder.js'
 import { modelsFolder } from '../cache-folder.js'
 import { pullModel } from '../fetch/progress-bar.js'
 import {
@@ -44,8 +44,8 @@ export class LoadableModels {
   readonly specs = new Map<string, string>()
   /** The adapters of every model, by its name. */
   readonly adapterSets = new Map<string, AdapterSet>()
-  /** The folder in memory for the states of unloaded models, from the first engine on. */
-  unloaded: UnloadedStates | undefined
+  /** The folder in memory that the engines share, from the first one that needs it on. */
+  memory: MemoryFolder | undefined
   readonly #engines = new Set<EngineProcess>()
   /** Models that were loaded before: they are loaded again even if an adapter's file is gone. */
   readonly #wereLoaded = new Set<string>()
@@ -195,15 +195,17 @@ export class LoadableModels {
     const { recorder: recorderConfig, models, cache } = loaded.config
     const settings = toEngineSettings(loaded, model)
     const areSeveral = Object.keys(models.served).length > 1
-    const mayWait = areSeveral && cache.ram !== 0 && cache.disk === null
-    if (mayWait) this.unloaded ??= openUnloadedStates()
-    const unloaded = this.unloaded?.folder
+    const mayWait = areSeveral && cache.ram !== 0
+    const encodes = settings.backend['mmprojPath'] !== undefined
+    if ((mayWait || encodes) && cache.disk === null) this.memory ??= openMemoryFolder()
+    const { folder } = this.memory ?? {}
+    const shared = mayWait ? { unloaded: folder } : { encodings: folder }
     const engine = await spawnEngine(
       {
         ...settings,
         ...shares,
         skipsAdapters: this.#wereLoaded.has(model.name),
-        ...(unloaded && { cache: { ram: 0, ...settings.cache, unloaded } }),
+        ...(folder && { cache: { ram: 0, ...settings.cache, ...defined(shared) } }),
       },
       {
         env: io.env,

@@ -81,7 +81,7 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
       for (const name of first) await pool.load(name, { isTold })
     },
     close: async () => {
-      sources.unloaded?.remove()
+      sources.memory?.remove()
       await pool.close()
     },
     setLogLevel: (level) => sources.setLogLevel(level),

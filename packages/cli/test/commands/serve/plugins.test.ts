@@ -99,6 +99,25 @@ t.test('parts and a model source from a plug-in', async (t) => {
   t.not(learning?.split(' ')[1], String(server.child.pid))
 })
 
+const onLinux = { skip: process.platform === 'linux' ? false : 'others have no folder in memory' }
+t.test('what one engine has encoded is found by the others', onLinux, async (t) => {
+  const model = join(t.testdir({ model: '' }), 'model')
+  const backend = ['--plugin', fileOf('filing-plugin.js'), '--backend', 'filing', '--model', model]
+  const options = ['--backend-options', '{"mmprojPath":"any"}']
+  const engines = ['--workers', '2', '--router', 'round-robin']
+  const { url, end } = await serve(t, [...backend, ...options, ...engines])
+  const prompt = { prompt_string: 'See <__media__>!', multimodal_data: [btoa('seen')] }
+  const body = JSON.stringify({ prompt, n_predict: 1 })
+  const headers = { 'content-type': 'application/json' }
+  const ask = () => fetch(`${url}/completion`, { method: 'POST', headers, body })
+  t.equal((await ask()).status, 200)
+  t.equal((await ask()).status, 200)
+  const metrics = await (await fetch(`${url}/metrics`)).text()
+  t.match(metrics, /cllm_encodes_total\{.*outcome="encoded"\} 1\n/)
+  t.match(metrics, /cllm_encodes_total\{.*outcome="found"\} 1\n/)
+  await end()
+})
+
 t.test('what does not exist is refused before a model is loaded', async (t) => {
   const { config, text: yaml } = configure(t)
   writeFileSync(config, yaml)

@@ -4,8 +4,8 @@ import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { attempt } from '@cllm/core'
 
-/** A folder in memory for the states of models that are unloaded for others. */
-export interface UnloadedStates {
+/** A folder in memory that a server's engines share: the states of models that are unloaded for others, and encodings. */
+export interface MemoryFolder {
   readonly folder: string
   /** Removes the folder with its content; nothing is written from then on. */
   remove(): void
@@ -19,7 +19,7 @@ const prefix = 'cllm-states-'
 const socketOf = (folder: string): string => `${folder}.sock`
 
 /** Makes a folder; undefined where the operating system has no files in memory. */
-export function openUnloadedStates(inMemory = memoryFolder): UnloadedStates | undefined {
+export function openMemoryFolder(inMemory = memoryFolder): MemoryFolder | undefined {
   const folder = join(inMemory, `${prefix}${randomUUID()}`)
   // If listening fails, others take the folder for abandoned: no more than its states is lost.
   const alive = createServer((socket) => socket.destroy()).on('error', () => {})

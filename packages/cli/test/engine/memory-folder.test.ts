@@ -18,7 +18,7 @@ import t from 'tap'
 import type { CommandIo } from '../../src/commands/command.js'
 import { loadConfig } from '../../src/config/load-config.js'
 import { CrashFiles } from '../../src/engine/engine-files.js'
-import { openUnloadedStates } from '../../src/engine/unloaded-states.js'
+import { openMemoryFolder } from '../../src/engine/memory-folder.js'
 import { servedPool } from '../../src/models/served/served-pool.js'
 import { loadRegistry } from '../../src/plugins/load-registry.js'
 
@@ -39,8 +39,8 @@ t.test(
     spawnSync(process.execPath, ['-e', dying, `${left}.sock`])
     t.ok(existsSync(`${left}.sock`))
     mkdirSync(join(memory, 'cllm-states-begun'))
-    const other = openUnloadedStates(memory)!
-    const states = openUnloadedStates(memory)!
+    const other = openMemoryFolder(memory)!
+    const states = openMemoryFolder(memory)!
     const names = [other, states].map(({ folder }) => folder.slice(memory.length + 1))
     const kept = [...names, ...names.map((name) => `${name}.sock`), 'other'].sort()
     while (readdirSync(memory).length > kept.length) await turn()
@@ -49,7 +49,7 @@ t.test(
     states.remove()
     other.remove()
     t.same(readdirSync(memory), ['other'])
-    t.equal(openUnloadedStates(join(memory, 'none')), undefined)
+    t.equal(openMemoryFolder(join(memory, 'none')), undefined)
   },
 )
 
@@ -60,7 +60,7 @@ t.test('where its folder cannot be made, nothing stays', onLinux, (t) => {
     throw new Error('ENOSPC')
   })
   syncBuiltinESMExports()
-  const states = openUnloadedStates(memory)
+  const states = openMemoryFolder(memory)
   make.restore()
   syncBuiltinESMExports()
   t.equal(states, undefined)
