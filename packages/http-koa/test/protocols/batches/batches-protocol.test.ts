@@ -114,6 +114,18 @@ async function batching(t: Test, folder: string, more: ServeOptions = {}) {
   return { ...served, own }
 }
 
+t.test('files and batches are there while models load', async (t) => {
+  const isReady = () => false
+  const { own, post } = await batching(t, t.testdir({}), { transport: { isReady } })
+  const mine = own()
+  t.equal((await post(endpoint, body(1))).status, 503)
+  const { id: file } = (await (await mine.upload(linesOf(1))).json()) as Shown
+  const { id } = await mine.create(file)
+  t.equal((await mine.get('/v1/files')).body.data.length, 1)
+  t.equal((await mine.get('/v1/batches')).body.data.length, 1)
+  t.equal((await mine.ended(id)).status, 'completed')
+})
+
 testEach('a batch answers each line as a request would be', async (t) => {
   const folder = join(t.testdir({}), 'batches')
   const { own, post, url } = await batching(t, folder)

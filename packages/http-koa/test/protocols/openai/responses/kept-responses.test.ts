@@ -33,6 +33,8 @@ interface Kept extends Partial<StateFolderOptions> {
   /** Milliseconds of the server's clock that a step takes. Default: none. */
   readonly stepMs?: number
   readonly defaults?: object
+  /** Whether its models are loaded; default: yes. */
+  readonly isReady?: boolean
   /** What is done before the engine tells of itself, which each request waits for. */
   readonly beforeInfo?: () => Promise<void>
   /** In place of writing: none is written where it says false. */
@@ -48,7 +50,7 @@ const compute = async (clock: SimulatedClock, isDone: () => boolean | Promise<bo
 
 async function start(
   t: Test,
-  { keys, stepMs, defaults, beforeWrite, beforeInfo, ...more }: Kept = {},
+  { keys, stepMs, defaults, isReady = true, beforeWrite, beforeInfo, ...more }: Kept = {},
 ) {
   const own = await mkdtemp(join(tmpdir(), 'cllm-responses-'))
   // What a closed server has begun may still be written.
@@ -80,7 +82,7 @@ async function start(
   const server = await serve({
     protocols: [openAi, metricsProtocol({ protocols: [openAi] })],
     backend: { script, contextSize: 1024, ...(stepMs && { stepMs: () => stepMs }) },
-    ...(keys && { transport: { security: { keys: ring } } }),
+    transport: { isReady: () => isReady, ...(keys && { security: { keys: ring } }) },
     ...(beforeInfo && {
       directory: (models: ClosableDirectory) =>
         overriding(models, {
@@ -112,6 +114,17 @@ async function start(
   const isInFiles = () => inFiles > 0
   return { ...server, folder, warned, ask, make, time: server.clock, isInFiles }
 }
+
+t.test('what is kept can be read and forgotten while models load', async (t) => {
+  const { folder, make } = await start(t)
+  const { id } = await make({ input: 'one' })
+  const { ask } = await start(t, { folder, isReady: false })
+  t.equal((await ask('POST', path, { input: 'one' })).status, 503)
+  t.equal((await ask('GET', `${path}/${id}`)).status, 200)
+  const talk = await ask('POST', '/v1/conversations', {})
+  t.equal((await ask('DELETE', `/v1/conversations/${String(talk.json['id'])}`)).status, 200)
+  t.equal((await ask('DELETE', `${path}/${id}`)).status, 200)
+})
 
 type Started = Awaited<ReturnType<typeof start>>
 
