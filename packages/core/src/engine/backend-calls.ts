@@ -2,6 +2,7 @@ import type { AppliedAdapter } from '../contracts/model/model-info.js'
 import type {
   Backend,
   BatchItem,
+  OutputLogprobs,
   SlotId,
   StepOutput,
   StepResult,
@@ -174,7 +175,7 @@ export function checkOutputs(
   items: readonly BatchItem[],
   result: Partial<StepResult> | undefined,
 ): CheckedOutputs {
-  const { outputs, errors } = result ?? {}
+  const { outputs, scores, errors } = result ?? {}
   const isMap = errors === undefined || typeof errors.get === 'function'
   if (!Array.isArray(outputs) || !isMap) {
     const expected = `{ outputs }, a list for each item${isMap ? '' : ', and a Map as errors'}`
@@ -183,7 +184,7 @@ export function checkOutputs(
   }
   let checked: (readonly StepOutput[] | CllmError)[] | undefined
   for (const [index, item] of items.entries()) {
-    const error = errors?.get(index) ?? problemOf(backend, item, outputs[index])
+    const error = errors?.get(index) ?? problemOf(backend, item, outputs[index], scores?.[index])
     if (error !== undefined) (checked ??= [...outputs])[index] = toError(error)
   }
   return checked ?? outputs
@@ -191,15 +192,17 @@ export function checkOutputs(
 
 /** The error for anything that a backend threw, in a call if it is known, or returned as an error. */
 export function toError(error: unknown, call?: string): CllmError {
-  if (CllmError.isInstance(error)) return error
+  // The tokens of requests were checked before: these are a tokenizer's that does not fit the model.
+  if (CllmError.isInstance(error) && error.code !== 'invalid_token') return error
   const message = `The backend failed: ${call === undefined ? '' : `${call}: `}${messageOf(error)}`
   return new CllmError('backend_failed', message, { details: defined({ call }), cause: error })
 }
 
 function problemOf(
   backend: Backend,
-  { outputs: wanted, drafts = 0, logprobs, drawLogprobs }: BatchItem,
+  { outputs: wanted, drafts = 0, logprobs, drawLogprobs, scores }: BatchItem,
   drawn: readonly StepOutput[] | undefined,
+  scored: readonly OutputLogprobs[] = [],
 ): CllmError | undefined {
   const count = Array.isArray(drawn) ? drawn.length : 0
   const least = drafts > 0 ? 1 : wanted.length
@@ -218,13 +221,17 @@ function problemOf(
     }
     const came = output.logprobs
     if ((logprobs ?? drawLogprobs ?? came) === undefined) continue
-    const { logprob, top } = came ?? {}
-    if (Array.isArray(top) && Number(logprob) <= Infinity) continue
+    if (isScore(came)) continue
     const expected = '{ logprob, top } as the logprobs that an item asks for'
     return wrong(backend, 'step', expected, came)
   }
-  return undefined
+  const { length } = scores?.tokens ?? []
+  if (Array.isArray(scored) && scored.length === length && scored.every(isScore)) return undefined
+  return wrong(backend, 'step', `{ logprob, top } for each of ${length} scored tokens`, scored)
 }
+
+const isScore = (one: OutputLogprobs | undefined): boolean =>
+  Array.isArray(one?.top) && one.logprob <= Infinity
 
 function keptTokens(backend: Backend, call: string, kept: unknown, length: number): number {
   if (Number.isInteger(kept) && Number(kept) >= 0 && Number(kept) <= length) return Number(kept)

@@ -1,5 +1,6 @@
 import {
   type Backend,
+  CllmError,
   createEngine,
   type GenerateRequest,
   type Tokenizer,
@@ -136,6 +137,32 @@ t.test('steps that fail and then always end early are not tried for ever', async
     t.match(error, { code: 'backend_failed', message: /no second end by interrupt/ })
   }
   await isDone(t, made)
+})
+
+t.test('tokens that a tokenizer makes wrongly are no fault of the client', async (t) => {
+  const { ask, backend } = rig()
+  const step = backend.step.bind(backend)
+  backend.step = async () => {
+    throw new CllmError('invalid_token', 'expected 0 to 9, got 10')
+  }
+  const message = 'The backend failed: step: expected 0 to 9, got 10'
+  t.match((await ask(greedy(promptOf(9), 3))).error, { code: 'backend_failed', message })
+  backend.step = step
+  t.same((await ask(greedy(promptOf(9), 3))).tokens, expectedTokens(backend, promptOf(9), 3))
+})
+
+t.test('scores of another shape fail their request alone', async (t) => {
+  for (const scores of [[5], [[]], [[undefined]], undefined, [[{ logprob: 0, top: [] }]]]) {
+    const made = rig({ slots: 2 })
+    const { ask, backend } = made
+    const step = backend.step.bind(backend)
+    backend.step = async (batch) => ({ ...(await step(batch)), scores: scores as never })
+    const { error } = await ask({ ...greedy(promptOf(9), 3), promptLogprobs: 1 })
+    t.match(error, { code: 'backend_failed', message: /for each of 8 scored tokens/ })
+    backend.step = step
+    t.same((await ask(greedy(promptOf(9), 3))).tokens, expectedTokens(backend, promptOf(9), 3))
+    await isDone(t, made)
+  }
 })
 
 t.test('an item fails with what its backend gives as its error', async (t) => {

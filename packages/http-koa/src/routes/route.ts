@@ -54,10 +54,10 @@ export interface Route<Own = never> {
   /** Whether it is only logged at debug level, such as a file of the page or a route that is polled. */
   readonly isQuiet?: boolean
   /**
-   * Whether it also answers while models load and while the server stops; `html`: those who ask for a page; `stored`: only
-   * while models load, as it needs none.
+   * Whether it also answers while models load and while the server stops; `html`: those who ask for a page;
+   * `loading`: everybody, but only while models load, as it needs none.
    */
-  readonly isAlways?: boolean | 'html' | 'stored'
+  readonly isAlways?: boolean | 'html' | 'loading'
   /** Answers a request. */
   // a method and no property, so that handlers may take calls with the fields of their own schema
   handle(call: Call, own: Own): Answer | Promise<Answer>
@@ -142,9 +142,6 @@ export const strict = <Body extends z.ZodObject>(body: Body) =>
   ({ body, reading: 'strict' }) as const
 /** The media types of an answer that comes whole or as server-sent events. */
 export const wholeOrEvents = ['application/json', 'text/event-stream'] as const
-/** Routes of what is stored, which need no model. */
-export const stored = <Own>(routes: readonly Route<Own>[]): readonly Route<Own>[] =>
-  routes.map((route) => ({ ...route, isAlways: 'stored' }))
 /** Options for a route whose body chooses between the two by its field `stream`. */
 export const streamed = <Body extends z.ZodObject>(body: Body) => ({ body, answers: wholeOrEvents })
 

@@ -151,7 +151,7 @@ export function guardGate(
       throw new CllmError('shutting_down', 'The server is shutting down')
     }
     isOpen ||= isReady()
-    if (!isOpen && isAlways !== 'stored') throw new CllmError('model_loading', 'Loading model')
+    if (!isOpen && isAlways !== 'loading') throw new CllmError('model_loading', 'Loading model')
     await next()
   }
 }

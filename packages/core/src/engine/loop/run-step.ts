@@ -129,13 +129,15 @@ async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<S
   return { outputs, scores, decodeMs, sampleMs, isWhole: false }
 }
 
+const noSlot = new CllmError('plugin_invalid', 'kv-cache-manager: acquire gave no slot')
+
 /**
  * The backend's view of a part. Positions count the tokens in the slot: where a full slot has lost `discarded` tokens,
  * a token's index in the sequence is larger by that number.
  */
 function toItem({ request: sequence, tokens: count, context, draft }: StepPart): BatchItem {
-  const { discarded, sampler, request } = sequence
-  const slot = sequence.slot ?? -1
+  const { discarded, sampler, request, slot } = sequence
+  if (slot === undefined) throw noSlot
   const first = context + discarded
   const end = first + count
   // Draft tokens are not among the sequence's tokens yet.

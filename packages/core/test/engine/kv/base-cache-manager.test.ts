@@ -353,14 +353,18 @@ t.test('a manager that fails is named, not the policy or the backend', async (t)
   const client = new LocalEngineClient(engine, registry, counting())
   const ask = () => drive(clock, collect(client.submit(greedy(promptOf(30), 2))))
   for (const [wrong, message] of [
-    [{ lookUp: boom }, 'lookUp: boom'],
-    [{ acquire: boom }, 'acquire: boom'],
-    [{ acquire: async () => boom() }, 'acquire: boom'],
-    [{ acquire: () => new Promise<never>(() => {}) }, 'acquire: it has not ended after 60 s'],
+    [{ lookUp: boom }, ' "mine": lookUp: boom'],
+    [{ acquire: boom }, ' "mine": acquire: boom'],
+    [{ acquire: async () => boom() }, ' "mine": acquire: boom'],
+    [
+      { acquire: () => new Promise<never>(() => {}) },
+      ' "mine": acquire: it has not ended after 60 s',
+    ],
+    [{ acquire: async () => {} }, ': acquire gave no slot'],
   ] as const) {
     fault = wrong
     const { error } = await ask()
-    t.match(error, { code: 'plugin_invalid', message: `kv-cache-manager "mine": ${message}` })
+    t.match(error, { code: 'plugin_invalid', message: `kv-cache-manager${message}` })
     fault = {}
     t.equal((await ask()).end?.reason, 'length', 'the next request is served')
   }

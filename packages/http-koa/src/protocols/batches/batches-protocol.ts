@@ -11,7 +11,7 @@ import {
   ownFolder,
 } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { type BoundRoute, bindRoutes, stored } from '../../routes/route.js'
+import { type BoundRoute, bindRoutes, type Route } from '../../routes/route.js'
 import { BatchFolder } from './batch-folder.js'
 import { BatchRunner } from './batch-runner.js'
 import { openFolder } from './folder-queue.js'
@@ -67,7 +67,9 @@ export interface BatchesProtocolOptions {
   readonly holdFolder?: HoldFolder
 }
 
-const routes = stored([...fileRoutes, ...batchRoutes, ...messageBatchRoutes])
+const routes = [...fileRoutes, ...batchRoutes, ...messageBatchRoutes].map(
+  (route): Route<BatchesContext> => ({ ...route, isAlways: 'loading' }),
+)
 
 /**
  * OpenAI's batches (`/v1/files`, `/v1/batches`) and Anthropic's (`/v1/messages/batches`). Their lines are computed

@@ -1,6 +1,6 @@
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
-import { bindRoutes, get, post, stored, streamed, wholeOrEvents } from '../../routes/route.js'
+import { bindRoutes, get, post, streamed, wholeOrEvents } from '../../routes/route.js'
 import type { Answer, CallOf, Route } from '../../routes/route.js'
 import {
   usageOfInputs,
@@ -179,7 +179,7 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     log: options.log,
     mcp: options.mcp,
   }
-  const ofKept = kept === undefined ? [] : bindRoutes(stored(keptRoutes), { ...own, kept })
+  const ofKept = kept === undefined ? [] : bindRoutes(keptRoutes, { ...own, kept })
   return {
     name: 'openai',
     routes: [...bindRoutes(routes, own), ...ofKept],

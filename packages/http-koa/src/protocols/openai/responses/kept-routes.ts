@@ -41,8 +41,7 @@ const placeOf = (call: Call): [owner: string, id: string] => [
   call.params['id'] ?? '',
 ]
 
-/** OpenAI's routes of stored responses and conversations, for the API key that made them. */
-export const keptRoutes: readonly Route<KeptContext>[] = [
+const routes: readonly Route<KeptContext>[] = [
   get('/v1/responses/:id', 'user', 'A response that is kept, or its events', readResponse, {
     query: readSchema,
     answers: wholeOrEvents,
@@ -81,6 +80,12 @@ export const keptRoutes: readonly Route<KeptContext>[] = [
     return changed.object
   }),
 ]
+
+/** OpenAI's routes of stored responses and conversations, for the API key that made them. */
+export const keptRoutes = routes.map((route): Route<KeptContext> => ({
+  ...route,
+  isAlways: 'loading',
+}))
 
 async function begin(call: CallOf<typeof createSchema>, { kept }: KeptContext) {
   const { items, metadata: given = {} } = call.fields
