@@ -129,8 +129,8 @@ export class BatchFolder implements BatchStore {
   }
 
   /**
-   * Removes contents without a record, and half records, which crashes during uploads have left. Contents of unfinished
-   * batches stay, as their records are written at the end.
+   * Removes contents without a record, and half records, which crashes have left. Contents of unfinished batches stay,
+   * as their records are written at the end.
    *
    * @param before - a time in milliseconds; newer contents stay, as their upload may be in progress
    */
@@ -141,13 +141,17 @@ export class BatchFolder implements BatchStore {
       ...Object.values(outputIds(id)),
     ]
     const used = new Set(batches.filter(isUnderWay).flatMap(filesOf))
-    const names = new Set(await readdir(join(this.folder, 'files')))
-    for (const name of names) {
-      const id = name.replace(/\.jsonl$|\.json\..*new$/, '')
-      const path = join(this.folder, 'files', name)
-      if (!wellFormed.test(id) || names.has(`${id}.json`) || used.has(id)) continue
-      const { mtimeMs } = await stat(path)
-      if (mtimeMs < before) await rm(path, { force: true })
+    for (const kind of ['files', 'batches']) {
+      const names = new Set(await readdir(join(this.folder, kind)))
+      for (const name of names) {
+        const [id = ''] = name.split('.')
+        const isHalf = name.endsWith('.new')
+        const isNeeded = kind === 'batches' || names.has(`${id}.json`) || used.has(id)
+        if (!wellFormed.test(id) || (isNeeded && !isHalf)) continue
+        const path = join(this.folder, kind, name)
+        const { mtimeMs } = await stat(path)
+        if (mtimeMs < before) await rm(path, { force: true })
+      }
     }
   }
 

@@ -476,6 +476,9 @@ t.test('what a crash has left of uploads is removed, and nothing else', async (t
   await writeFile(`${path}/files/${old}.json.new`, 'half')
   await writeFile(`${path}/files/${old}.json.${randomUUID()}.new`, 'half')
   await writeFile(folder.contentOf(fresh), 'half')
+  const halves = [`${id}.json.${randomUUID()}.new`, `${id}.cancel.${randomUUID()}.new`]
+  for (const half of halves) await writeFile(`${path}/batches/${half}`, 'half')
+  for (const half of halves) await utimes(`${path}/batches/${half}`, 0, 0)
   const names = await readdir(`${path}/files`)
   for (const name of names) await utimes(`${path}/files/${name}`, 0, 0)
   await utimes(folder.contentOf(fresh), 0, 1000)
@@ -486,4 +489,5 @@ t.test('what a crash has left of uploads is removed, and nothing else', async (t
     await readdir(`${path}/files`),
     [...names.filter((name) => !name.startsWith(old)), `${output}.json`].sort(),
   )
+  t.notOk((await readdir(`${path}/batches`)).some((name) => name.endsWith('.new')))
 })
