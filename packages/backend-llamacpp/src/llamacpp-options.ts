@@ -124,6 +124,11 @@ const options = z.strictObject({
    * llama.cpp's 50 they keep cores from an image's encoder for 0.1 s after the last pass.
    */
   poll: z.int().min(0).max(100).default(5),
+  /**
+   * Whether a batch gets more tokens, which are removed again, where it then takes less time: idle slots between decodes
+   * are computed along, and short chunks become as long as others, or whole tiles of attention.
+   */
+  padBatches: z.boolean().default(true),
 })
 
 /** Checks {@link LlamaCppOptions} and fills in defaults. */

@@ -74,6 +74,7 @@ t.test('options', async (t) => {
     mmprojOptional: false,
     mmprojOffload: true,
     poll: 5,
+    padBatches: true,
   })
   const wrong: [object, RegExp][] = [
     [{}, /modelPath/],

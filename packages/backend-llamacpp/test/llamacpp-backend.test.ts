@@ -916,6 +916,14 @@ t.test('idle slots that are computed along hold what they held', async (t) => {
   const alone = await serve([0])
   t.strictSame(await serve([0, 2]), alone)
   t.strictSame(await serve([0, 3], [2]), alone, 'not where a slot between has no room')
+  const costs = { passes: { decode: [20, 2, 0] } }
+  for (const native of ['ffi', 'addon'] as const) {
+    for (const padBatches of [true, false]) {
+      const backend = await openTiny(t, { native, padBatches })
+      backend.recall?.(costs)
+      t.equal(Math.round(backend.layoutMs!([0, 2])), padBatches ? 2 : 22, 'if they may be')
+    }
+  }
 })
 
 t.test('an engine goes on when a slot is full, also where another one left off', async (t) => {

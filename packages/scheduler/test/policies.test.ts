@@ -137,7 +137,7 @@ t.test('the options of every order are checked', (t) => {
     [
       'adaptive+fair',
       { weights: { a: -1 } },
-      /weights: a: .*options are slo, targetStepMs, inputWeight/,
+      /weights: a: .*options are slo, targetStepMs, alignChunks, inputWeight/,
     ],
     ['adaptive+fair', { weights: 3 }, /weights: /],
     ['adaptive+dlpm', { quantum: 0 }, /quantum: /],

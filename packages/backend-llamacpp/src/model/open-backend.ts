@@ -87,6 +87,7 @@ function assemble(
     isRecurrent,
     copiesLate: !kvUnified,
     shifting: canShift ? stateful : undefined,
+    canPad: settings.padBatches,
     ...(kvTokens !== undefined && { pool: new CellPool(cellsOf(settings), slots) }),
   })
   const { loadAdapter } = loaded

@@ -84,21 +84,19 @@ export class BatchFiller {
   #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
     const { tile } = this.costs
     if (tile === Infinity) return batch
-    let inTiles: BatchItem[] | undefined
+    const inTiles = [...batch]
     let room: number | undefined
     for (const [index, item] of batch.entries()) {
       const missing = tile - item.tokens.length
       if (!isChunk(item) || missing <= 0 || item.position < leastTiled) continue
       room ??= this.#room(batch)
-      if (missing > room) continue
+      if (missing > room || !this.#canSpare(item.slot, tile)) continue
       const whole = longer(item, tile)
       if (this.costs.of('chunk', [whole]) >= this.costs.of('chunk', [item])) continue
-      if (!this.#canSpare(item.slot, tile)) continue
       room -= missing
-      inTiles ??= [...batch]
       inTiles[index] = whole
     }
-    return inTiles ?? batch
+    return inTiles
   }
 
   /**
@@ -180,11 +178,5 @@ function longer(item: BatchItem, length: number): BatchItem {
 }
 
 /** Whether several sequences decode, and some of them verify drafts. */
-function isOfDrafts(batch: readonly BatchItem[]): boolean {
-  let isDrafted = false
-  for (const { tokens, drafts } of batch) {
-    if (drafts !== undefined) isDrafted = true
-    else if (tokens.length > 1) return false
-  }
-  return isDrafted && batch.length > 1
-}
+const isOfDrafts = (batch: readonly BatchItem[]): boolean =>
+  batch.length > 1 && batch.some(({ drafts }) => drafts !== undefined) && !batch.some(isChunk)

@@ -23,6 +23,8 @@ interface CellOptions extends MemoryKind {
   readonly pool?: CellPool
   /** The context, if it can shift; undefined: it cannot. */
   readonly shifting: LogitsContext | undefined
+  /** Whether tokens may be computed that are removed again. */
+  readonly canPad: boolean
 }
 
 /**
@@ -172,10 +174,11 @@ export class SlotCells {
 
   /** Whether `tokens` tokens can be computed behind the slot's content and removed again without a trace. */
   canSpare(slot: SlotId, tokens = 1): boolean {
-    if (!this.#canUndo || this.options.pool !== undefined) return false
+    const { canPad, pool, slotSize } = this.options
+    if (!canPad || !this.#canUndo || pool !== undefined) return false
     const length = this.length(slot)
     const isBetween = this.#runAt(slot, length) === undefined
-    return length + tokens <= this.options.slotSize && isBetween && this.canWrite(slot)
+    return length + tokens <= slotSize && isBetween && this.canWrite(slot)
   }
 
   /**

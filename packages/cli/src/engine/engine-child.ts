@@ -69,8 +69,7 @@ async function start(settings: EngineSettings): Promise<void> {
     const { policy: policyName, policyOptions, draft } = settings
     const { speculative, proposerOptions } = settings.options
     const chosen = [settings.backend, draft, policyName, policyOptions]
-    const guesses = [speculative, proposerOptions]
-    const kind = [fingerprint, availableCores(), engines, ...chosen, ...guesses]
+    const kind = [fingerprint, availableCores(), engines, ...chosen, speculative, proposerOptions]
     const learned = await openLearned(learnedFolder(process), kind, logger)
     const draftBackend = await openDraft(registry, settings, backend.limits, context)
     // The states of unloaded models take one more share.

@@ -231,6 +231,7 @@ t.test('settings of the engine are options of llama.cpp as they are declared to 
     mmprojOffload: true,
     native: 'ffi',
     poll: 5,
+    padBatches: true,
     modelPath: 'a.gguf',
     modelId: 'a',
   }
@@ -239,10 +240,11 @@ t.test('settings of the engine are options of llama.cpp as they are declared to 
     '--ctx-size=512 --threads=2 --gpu=off --gpu-layers=3 --kv-cache-type=q8_0 --flash-attention=on ' +
     '--ubatch-size=64 --pooling=mean --kv-unified=on --kv-tokens=1024 --rope-scaling=yarn ' +
     '--rope-freq-base=10000 --rope-freq-scale=0.5 --yarn-orig-ctx=2048 --devices=CUDA0 ' +
-    '--split-mode=layer --main-gpu=0 --tensor-split=3,1 --override-tensor=a=CPU --reasoning=off'
+    '--split-mode=layer --main-gpu=0 --tensor-split=3,1 --override-tensor=a=CPU --reasoning=off --no-pad-batches'
   const given = backendOf(...values.split(' '))
   t.same(given, {
     ...usual,
+    padBatches: false,
     contextSize: 512,
     threads: 2,
     gpu: 'off',

@@ -51,27 +51,25 @@ export const engineOptions = {
     'Further options of the backend; JSON in a flag or variable.',
   ),
   slots: option(integer(1, 256), 16, { backend: 'slots' }).describe(
-    'Maximum number of sequences in memory, which are batched together.',
+    'Most sequences in memory, which are batched together.',
   ),
   ctx_size: option(orAuto(integer(1, Infinity, 'TOKENS')), 'auto', {
     backend: 'contextSize',
   }).describe(
-    'Tokens per slot, prompt and answer together. `auto` is the smaller of 4,096 and the ' +
-      "model's training context; a value above that context is lowered to it, with a warning.",
+    "Tokens per slot, prompt and answer together, at most the model's training context; `auto`: at most 4,096.",
   ),
   batch_size: option(integer(1, 65_536, 'TOKENS'), 512, { backend: 'batchSize' }).describe(
-    'Maximum number of tokens per step, over all slots; at least one per slot.',
+    'Most tokens per step, over all slots; at least one per slot.',
   ),
   threads: option(orAuto(integer(1, 512)), 'auto', { backend: 'threads' }).describe(
-    'Compute threads; `auto` follows the machine: all cores that help, while other processes ' +
-      'leave them free (docs/defaults.md). A value above the number of cores is lowered to it.',
+    'Compute threads, at most one per core; `auto`: on all cores that help, while other processes ' +
+      'leave them free (docs/defaults.md).',
   ),
   gpu: option(oneOf(['auto', 'off', 'metal', 'cuda', 'vulkan']), 'auto', {
     llamaCpp: 'gpu',
-  }).describe('GPU to compute on; `auto` uses the one that the machine has, `off` is the CPU.'),
+  }).describe('GPU to compute on; `auto`: the one that the machine has, `off`: the CPU.'),
   gpu_layers: option(orAuto(integer(0)), 'auto', { llamaCpp: 'gpuLayers' }).describe(
-    "Number of the model's layers on the GPU; `auto` is as many as fit, a number " +
-      'beyond the last layer is all.',
+    'Layers on the GPU; `auto`: as many as fit; a number beyond the last layer: all.',
   ),
   kv_cache_type: option(oneOf(kvCacheTypes), 'f16', {
     placeholder: 'TYPE',
@@ -137,12 +135,14 @@ export const engineOptions = {
     llamaCpp: 'kvTokens',
     normalize: (value) => value ?? 'auto',
   }).describe(
-    'KV cells for all slots together, in tokens; each request takes as many as it needs, up to the ' +
-      'context size. `auto` gives every slot a whole context if memory allows, and otherwise shares ' +
-      'what fits.',
+    'KV cells for all slots together, in tokens; each request takes as many as it needs. `auto`: a ' +
+      'whole context for each slot if memory allows, otherwise what fits.',
   ),
   poll: option(integer(0, 100, 'LEVEL'), 5, { llamaCpp: 'poll' }).describe(
     'Polling of compute threads between passes, from 0 (sleep at once) to 100.',
+  ),
+  pad_batches: option(toggle(), true, { llamaCpp: 'padBatches' }).describe(
+    'Fill batches up with idle slots and whole tiles of attention where that saves time.',
   ),
   rope_scaling: option(orNone(oneOf(['none', 'linear', 'yarn'])), null, {
     llamaCpp: 'rope.scaling',
@@ -172,7 +172,7 @@ export const engineOptions = {
     'Device for tensors by name pattern, such as `ffn_.*_exps=CPU`.',
   ),
   n_cpu_moe: option(integer(0), 0).describe(
-    'Number of layers, from the first, with their experts on the CPU.',
+    'Layers, from the first, with their experts on the CPU.',
   ),
   hang_timeout: option(decimal(0, Infinity, 'seconds'), 120).describe(
     'Seconds without a finished step, while requests wait, before the engine is restarted; more than ' +

@@ -49,8 +49,12 @@ export const adaptive = defineBatching({
       .describe(
         'Most milliseconds between two tokens of a decoding request; auto: 0.8 of the `itl` limit, or without one four times a decode step with all running and admissible requests.',
       ),
+    alignChunks: z
+      .boolean()
+      .default(true)
+      .describe("Whether parts of prompts are multiples of the attention's tile, 64 on CPUs."),
   }),
-  create({ slo, targetStepMs }) {
+  create({ slo, targetStepMs, alignChunks }) {
     const costs = new StepCostModel()
     const jointCosts = new JointCosts(costs)
     const jointTrials = new TrialPace(trialPace)
@@ -142,7 +146,7 @@ export const adaptive = defineBatching({
         const chunks = chooseChunks(inOrder, costs, {
           ms: stepMs - decodeMs - (now - (leftOutSince ?? now)),
           tokens: batchSize,
-          multiple: chunkMultiple,
+          multiple: alignChunks ? chunkMultiple : 1,
           mustProgress: mayLeaveOut,
           waiting: decoding.length + prompts,
         })

@@ -193,10 +193,25 @@ t.test('steps of batches alone are short: a client may come meanwhile', async (t
 
 t.test('a target of its own', async (t) => {
   const policy = composePolicy(adaptive, fcfs, { targetStepMs: 900 })
-  t.same(policy.options, { slo: {}, targetStepMs: 900 })
+  t.same(policy.options, { slo: {}, targetStepMs: 900, alignChunks: true })
   const { streams } = await serveIntruder({ policy, machine })
   const gap = largestGap(streams)
   t.ok(gap > 600 && gap <= 1000, `the longest stall is ${gap.toFixed(0)} ms`)
+})
+
+t.test('parts of a prompt are multiples of a tile, unless that is switched off', async (t) => {
+  const parts = async (alignChunks: boolean): Promise<number[]> => {
+    const tokens: number[] = []
+    const onPlan = ({ run }: Plan): void => {
+      for (const one of run) if (one.id === 'intruder' && one.tokens > 1) tokens.push(one.tokens)
+    }
+    const policy = composePolicy(adaptive, fcfs, { alignChunks })
+    await serveIntruder({ policy, machine, onPlan })
+    return tokens.slice(1)
+  }
+  const isAligned = (tokens: number): boolean => tokens % 64 === 0
+  t.ok((await parts(true)).every(isAligned), 'behind the first')
+  t.notOk((await parts(false)).some(isAligned))
 })
 
 t.test('a target shorter than a decode step still lets prompts go on', async (t) => {
