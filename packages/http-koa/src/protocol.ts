@@ -52,6 +52,7 @@ export { chatFormatOf } from './chat/format/known-templates.js'
 export { learnChatFormat } from './chat/format/learn-chat-format.js'
 export type { RenderProbe } from './chat/format/probe.js'
 export { type StrictCalls, strictCalls } from './chat/strict-calls.js'
+export { type ApiKey, hashKey, type KeyRing } from './security/api-key.js'
 export {
   errorBody,
   errorField,

@@ -8,7 +8,7 @@ import {
   type KeyStore,
   type LimitChanges,
   keyRing,
-  type KeyRing,
+  type ListedKeys,
 } from '@cllm/http-koa'
 import { orInvalid } from '../config/messages.js'
 import { readNamed } from '../config/paths.js'
@@ -137,7 +137,7 @@ export interface KeySources {
 }
 
 /** A key ring that watches its file until it is closed. */
-export interface OpenKeyRing extends KeyRing {
+export interface OpenKeyRing extends ListedKeys {
   /** Changes the keys; absent where they are in no file and no cluster. */
   readonly store?: KeyStore
   readonly close: () => void

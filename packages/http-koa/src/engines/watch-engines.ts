@@ -19,6 +19,8 @@ export interface EngineWatch {
   /** Observers of every request, in the order in which they are called. */
   readonly observers?: readonly RequestObserver[]
   readonly clock: Clock
+  /** The names of the protocols that observers are of, for errors and the log. */
+  readonly owners?: ReadonlyMap<RequestObserver, string>
   /** Logs failures of observers. Default: they are not logged. */
   readonly logger?: Logger
   /**
@@ -31,56 +33,61 @@ export interface EngineWatch {
 /** The same engines, with their requests observed and guarded. */
 export function watchEngines(
   directory: EngineDirectory,
-  { observers = [], clock, logger = silentLogger, isGuarded = false }: EngineWatch,
+  { observers = [], owners, clock, logger = silentLogger, isGuarded = false }: EngineWatch,
 ): EngineDirectory {
   if (observers.length === 0 && !isGuarded) return directory
-  let isTold = false
-  const failed = (err: unknown): void => {
-    if (!isTold) logger.error({ err }, 'an observer of requests failed; others are not logged')
-    isTold = true
+  const told = new Set<RequestObserver>()
+  const failed = (observer: RequestObserver, err: unknown): void => {
+    if (told.has(observer)) return
+    told.add(observer)
+    const protocol = owners?.get(observer)
+    logger.error({ protocol, err }, 'an observer of requests failed: logged only this time')
   }
   /** Calls all observers. Their errors are logged, as what they observe has been done already. */
   const tell = (to: (observer: RequestObserver) => unknown): void => {
     for (const observer of observers) {
       try {
-        const told = to(observer)
+        const answer = to(observer)
         // The rejection of a method that is async by mistake would end the process.
-        if (told instanceof Promise) told.catch(failed)
+        if (answer instanceof Promise) answer.catch((err: unknown) => failed(observer, err))
       } catch (err) {
-        failed(err)
+        failed(observer, err)
       }
     }
   }
   return wrapEngines(directory, (client, model) =>
     overriding(client, {
       submit(request, options) {
-        const submitted = { model, request, at: clock.now() }
-        const watches: RequestWatch[] = []
+        const owned = isGuarded ? ofKeysTenant(request) : request
+        const key = requestScope.getStore()?.key.name
+        const submitted = { model, request: owned, at: clock.now(), key }
+        const watches: { readonly observer: RequestObserver; readonly watch: RequestWatch }[] = []
         /** Reports an event to all watches; undefined: the end. */
         const onEvent = (event: GenerateEvent | undefined, error?: CllmError): void => {
           const now = clock.now()
-          for (const watch of watches) {
+          for (const { observer, watch } of watches) {
             try {
-              const told: unknown = event ? watch.onEvent(event, now) : watch.onEnd(now, error)
-              if (told instanceof Promise) told.catch(failed)
+              const answer: unknown = event ? watch.onEvent(event, now) : watch.onEnd(now, error)
+              if (answer instanceof Promise) answer.catch((err: unknown) => failed(observer, err))
             } catch (err) {
               // the other watches must still be called, and the client must get the rest
-              failed(err)
+              failed(observer, err)
             }
           }
         }
         try {
           for (const observer of observers) {
-            const watch = observer.onSubmit(submitted)
+            const made = observer.onSubmit(submitted)
             // An async observer is an error: one that refuses requests would otherwise let all of them in.
-            watches.push(watch instanceof Promise ? synchronous(watch, 'onSubmit') : watch)
+            const watch = made instanceof Promise ? synchronous(made, 'onSubmit') : made
+            watches.push({ observer, watch })
           }
         } catch (error) {
+          if (!CllmError.isInstance(error)) failed(observers[watches.length]!, error)
           // the observers that were called before need an end, too
           onEvent(undefined, CllmError.from(error))
           throw error
         }
-        const owned = isGuarded ? ofKeysTenant(request) : request
         return watchStream(client.submit(owned, options), {
           onEvent,
           onEnd(error) {
@@ -93,7 +100,9 @@ export function watchEngines(
         for (const observer of observers) synchronous(observer.onEmbed?.(), 'onEmbed')
         const began = clock.now()
         const onEnd = (tokens: number, error?: CllmError): void => {
-          const made = { model, tokens, ms: clock.now() - began, ...defined({ error }) }
+          const { name: key, tenant } = requestScope.getStore()?.key ?? {}
+          const ms = clock.now() - began
+          const made = { model, tokens, ms, key, tenant, ...defined({ error }) }
           tell((observer) => observer.onEmbedded?.(made))
         }
         const made = await client.embed(input, options).catch((error: unknown) => {

@@ -83,7 +83,7 @@ export function createKoaProtocols(
 }
 
 /** What a protocol may do in place of having routes; those of this package may be off. */
-const hooks = ['mount', 'observe', 'within', 'around', 'start'] as const
+const hooks = ['mount', 'keys', 'observe', 'within', 'around', 'start', 'close'] as const
 const mayBeOff = new Set(builtInProtocols.map(({ name }) => name))
 
 /** A route that is otherwise would be reached by no request, or fail each. */

@@ -10,7 +10,7 @@ import type {
 } from '@cllm/core'
 import type { RouterContext, RouterInstance } from '@koa/router'
 import type { BodyBudget, CountedBody } from '../body/body-budget.js'
-import type { KeyAccess } from '../security/api-key.js'
+import type { KeyAccess, KeyRing } from '../security/api-key.js'
 import type { ResumableStreams } from '../stream/resumable-streams.js'
 import type { BoundRoute, ErrorFormat, Match } from './route.js'
 
@@ -64,6 +64,22 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   readonly under?: readonly string[]
   /** The number of answers that it should have stored but could not, by model: a metric. */
   readonly unkept?: ReadonlyMap<string, number>
+  /**
+   * The keys that let clients in, on a server that has no others. The server's settings do not know them: it needs
+   * `--isolate-tenants`, so that tenants share no cached prefixes, and beyond loopback `--allow-unauthenticated`.
+   *
+   * @example
+   * // signed tokens, with `jwtVerify` of jose; limits count by `hash`, and batches go on for keys that `withHash` finds
+   * keys: {
+   *   async find(secret) {
+   *     const { payload } = await jwtVerify(secret, publicKey).catch(() => ({ payload: undefined }))
+   *     if (payload?.sub === undefined) return undefined
+   *     return { name: payload.sub, tenant: payload.sub, role: 'user', hash: hashKey(payload.sub) }
+   *   },
+   *   withHash: () => undefined,
+   * }
+   */
+  readonly keys?: KeyRing
   /** Makes observers for the requests of all protocols of the transport. */
   observe?(context: KoaTransportContext): RequestObserver | readonly RequestObserver[]
   /** Wraps the handling of each request, such as to run it in a trace's context; has to call `handle`. */
@@ -72,17 +88,20 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   around?(engines: EngineDirectory, context: KoaTransportContext): EngineDirectory
   /** Starts the protocol's background work; called once, before listening. */
   start?(engines: EngineDirectory, context: KoaTransportContext): void
-  /** Called after the last answer; the transport waits for it. */
-  close?(): Promise<void>
+  /** Called once, after the last answer, such as to send what waits. The server waits for it for one and a half seconds. */
+  close?(): void | Promise<void>
 }
 
 /** A request submitted to an engine. */
 export interface ObservedRequest {
   /** The name of the engine's model. */
   readonly model: string
+  /** As the engine gets it, with the tenant of its API key. */
   readonly request: GenerateRequest
   /** Milliseconds of the clock. */
   readonly at: number
+  /** The name of its API key, if it has one. */
+  readonly key?: string | undefined
 }
 
 /** Observes one request. Errors of its methods are logged, and the request goes on. */
@@ -110,6 +129,9 @@ export interface EmbeddedInput {
   /** Milliseconds from the call to the result. */
   readonly ms: number
   readonly error?: CllmError
+  /** The name of the API key, and its tenant, if there is one. */
+  readonly key?: string | undefined
+  readonly tenant?: string | undefined
 }
 
 /** Observes every request that any protocol submits to an engine. */

@@ -24,10 +24,10 @@ export class RouteTable {
   readonly #known = new Map<string, Match>()
 
   constructor(protocols: readonly KoaProtocol[]) {
-    this.#entries = protocols.flatMap(({ routes = [], errors = nativeErrors }) =>
+    this.#entries = protocols.flatMap(({ name: protocol, routes = [], errors = nativeErrors }) =>
       routes.map((given) => {
         // a plug-in in plain JavaScript may leave the access out: then only admins may use the route
-        const route = { ...given, access: given.access ?? 'admin' }
+        const route = { ...given, protocol, access: given.access ?? 'admin' }
         return { route, errors: route.errors ?? errors, pattern: patternOf(route.path) }
       }),
     )

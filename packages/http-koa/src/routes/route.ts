@@ -19,10 +19,7 @@ export interface ErrorFormat {
   readonly schema?: z.ZodObject
 }
 
-/**
- * One route: how it is matched, who may use it, how its request is checked, and how it is answered and
- * described. `Own` is the type of the value that all handlers of its protocol get.
- */
+/** How one route is matched, checked, answered and described. `Own`: what all handlers of its protocol get. */
 export interface Route<Own = never> {
   readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete'
   /** Such as `/v1/models/*id`: `:name` matches a segment, `*name` the rest. */
@@ -65,6 +62,8 @@ export interface Route<Own = never> {
 
 /** A route of a server, with the value that its handler gets. */
 export interface BoundRoute extends Omit<Route, 'handle'> {
+  /** The name of its protocol; set by the table of routes. */
+  readonly protocol?: string
   /** The value that all handlers of its protocol get; default: none. */
   readonly own?: unknown
   /** Answers a request. */
@@ -291,9 +290,9 @@ export function encoded<Event>(
       encoder = create((text) => writer.write(text))
       await encodeAll(encoder, events)
     },
-    (error) => {
+    (error, writer) => {
       // without an encoder the client is disconnected, so that it does not take an empty answer for a complete one
-      if (encoder === undefined) throw error
+      if (encoder === undefined) return writer.cut()
       return encoder.fail(error)
     },
   )

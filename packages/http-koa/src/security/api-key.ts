@@ -93,9 +93,14 @@ export interface ApiKey extends KeyLimits {
 /** The valid API keys. They may change while the server runs. */
 export interface KeyRing {
   /** The key with this secret, or undefined. */
-  find(secret: string): ApiKey | undefined
+  find(secret: string): ApiKey | undefined | Promise<ApiKey | undefined>
   /** The key with this hash, or undefined: so work that runs later, such as a batch, checks that it is still valid. */
   withHash(hash: string): ApiKey | undefined
+}
+
+/** Keys that are all at hand. */
+export interface ListedKeys extends KeyRing {
+  find(secret: string): ApiKey | undefined
 }
 
 /** Applies the limits of a key to work that it requested and that runs later. */
@@ -112,7 +117,7 @@ export interface KeyAccess {
 export const hashKey = (secret: string): string => createHash('sha256').update(secret).digest('hex')
 
 /** A ring of these keys. It compares a secret with all keys, so that the time does not depend on the result. */
-export function keyRing(keys: () => readonly ApiKey[]): KeyRing {
+export function keyRing(keys: () => readonly ApiKey[]): ListedKeys {
   return {
     find(secret) {
       const given = Buffer.from(hashKey(secret), 'hex')

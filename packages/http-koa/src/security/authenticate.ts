@@ -30,7 +30,7 @@ export function authenticate(keys: KeyRing): Middleware<KoaState> {
     // browsers send OPTIONS without a key first; mounted routes, which might answer it themselves, are not excepted
     if (access === 'open' || (ctx.method === 'OPTIONS' && methods.length > 0)) return await next()
     const secret = secretOf(ctx)
-    const key = secret === undefined ? undefined : keys.find(secret)
+    const key = secret === undefined ? undefined : await keys.find(secret)
     if (key === undefined) {
       // Anthropic's and OpenAI's clients would retry ten times before they report the error
       ctx.set({ 'WWW-Authenticate': 'Bearer', 'x-should-retry': 'false' })

@@ -1,10 +1,12 @@
 import Koa from 'koa'
 import {
   CllmError,
+  defined,
   type EngineDirectory,
   type Logger,
   messageOf,
   synchronous,
+  within,
   type Transport,
   type TransportAddress,
   type TransportContext,
@@ -94,7 +96,14 @@ export class KoaTransport implements Transport {
       streams: new ResumableStreams(context.clock),
     }
     this.#scheme = options.tls === undefined ? 'http' : 'https'
-    const security = secure(options.security ?? {}, context, this.#hosts)
+    const [keys, others] = [options.security ?? {}, ...options.protocols].flatMap(
+      (one) => one.keys ?? [],
+    )
+    if (others !== undefined) {
+      const letting = options.protocols.findLast((one) => one.keys !== undefined)
+      throw invalid(letting!, 'keys', 'the server has other keys already')
+    }
+    const security = secure({ ...options.security, ...defined({ keys }) }, context, this.#hosts)
     const open: OpenRequests = new Map()
     const engines = this.#enginesFor(options, context, security, open)
     this.#server = createHttpServer(options)
@@ -102,8 +111,13 @@ export class KoaTransport implements Transport {
     const table = new RouteTable(options.protocols)
     refuseBadHttp(this.#server, this.#connections, table, context.logger)
     const app = new Koa<KoaState>()
-    app.on('error', (error: unknown) => {
-      if (!isClientGone(error)) context.logger.error({ err: error }, 'response failed')
+    // koa tells of a stream's failure twice
+    const failed = new WeakSet<object>()
+    app.on('error', (error: unknown, ctx: { readonly state: Partial<KoaState> }) => {
+      if (isClientGone(error) || failed.has(ctx)) return
+      failed.add(ctx)
+      const { logger } = ctx.state.transport ?? context
+      logger.error({ err: error }, 'response failed')
     })
     // What each request passes through, in this order.
     app.use(beginRequest(this.#services, table, this.#connections, open))
@@ -139,18 +153,19 @@ export class KoaTransport implements Transport {
     const { clock, logger } = context
     const surroundings = { ...context, ...(access && { access }) }
     const fetcher = mediaUrls && new MediaFetcher(mediaUrls, clock)
+    const owners = new Map(
+      protocols.flatMap((one) => {
+        const observe = () => synchronous(one.observe?.(surroundings) ?? [], 'observe')
+        const own = [asked(one, 'observe', logger, observe)].flat()
+        return own.map((observer) => [observer, one.name])
+      }),
+    )
     let engines = watchEngines(withMediaUrls(context.directory, this.#services.bodies, fetcher), {
       clock,
       logger,
+      owners,
       // rate limits come last, so that a request that another observer refuses does not count
-      observers: [
-        ...observers,
-        ...protocols.flatMap((one) => {
-          const observe = () => synchronous(one.observe?.(surroundings) ?? [], 'observe')
-          return asked(one, 'observe', logger, observe)
-        }),
-        noteFigures(open),
-      ].toReversed(),
+      observers: [...observers, ...owners.keys(), noteFigures(open)].toReversed(),
       isGuarded: access !== undefined,
     })
     for (const protocol of protocols) {
@@ -181,14 +196,31 @@ export class KoaTransport implements Transport {
 
   async close(deadline: number): Promise<void> {
     this.#gate.isClosing = true
-    this.#closed ??= this.#listening?.close()
+    this.#closed ??= this.#close()
     this.#connections.close()
     const cancel = this.#services.clock.at(deadline, () => this.#connections.cut())
     await this.#closed
     cancel()
-    await Promise.all(this.#protocols.map(async (protocol) => await protocol.close?.()))
+  }
+
+  /** Closes the protocols after the last answer. One that fails or hangs is logged, and keeps nothing from closing. */
+  async #close(): Promise<void> {
+    await this.#listening?.close()
+    const { clock, logger } = this.#services
+    const late = () => Promise.reject(new Error(`it has not ended after ${closeMs / 1000} s`))
+    await Promise.all(
+      this.#protocols.map(async (one) => {
+        const closing = (async () => await one.close?.())()
+        await within(clock, closeMs, closing, late).catch((err: unknown) => {
+          logger.error({ err }, invalid(one, 'close', messageOf(err)).message)
+        })
+      }),
+    )
   }
 }
+
+/** Milliseconds that a protocol has to close; a server waits for two seconds for its transports. */
+const closeMs = 1500
 
 const invalid = ({ name }: KoaProtocol, hook: string, problem: string, cause?: unknown) =>
   new CllmError('plugin_invalid', `protocol "${name}": ${hook}: ${problem}`, { cause })

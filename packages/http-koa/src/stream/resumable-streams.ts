@@ -3,7 +3,7 @@ import { expectedField } from '../request/refusals.js'
 
 /** Writes the parts of a streamed answer. */
 export interface StreamWriter {
-  /** Sends a part. */
+  /** Sends a part. Wait while `isFull`: a client with more than `--stream-limit` unread is disconnected. */
   write(text: string | Uint8Array): void
   /** Bytes that the client has not read, besides the operating system's buffers. */
   readonly unread: number

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { Readable } from 'node:stream'
 import { type PartToken, PluginRegistry, definePlugin, token } from '@cllm/core'
 import { registerPlugin } from '@cllm/host'
 import { testProtocol } from '@cllm/testing'
@@ -9,13 +10,17 @@ import {
   Services,
   createKoaProtocols,
   defineProtocol,
+  hashKey,
+  keyRing,
+  type ObservedRequest,
   protocolsPlugin,
+  unwatched,
 } from '@cllm/http-koa'
 import { encoded, Reply, StreamReply } from '@cllm/http-koa/protocol'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
 import { serveDirectory } from '../serve-directory.js'
-import { serve } from '../serve.js'
+import { serve, until } from '../serve.js'
 import { messagesProtocol } from './messages-protocol.js'
 
 type Definitions = Parameters<PluginRegistry['registerProtocol']>[0][]
@@ -160,7 +165,7 @@ t.test('a hook that fails at the start is told with its protocol', async (t) => 
   t.same(told, ['protocol "ping": start: no luck', 'protocol "ping": mount: no luck'])
 })
 
-t.test('what observes requests fails none of them, and is logged once', async (t) => {
+t.test('what observes requests fails none of them, and each is logged once', async (t) => {
   const ending = { onSubmit: () => ({ onEvent: throwing, onEnd: throwing }) }
   const observe = () => [{ onSubmit: () => ({ onEvent: rejecting, onEnd: rejecting }) }, ending]
   const server = await serveNamed(t, await registryWith(pinging({ observe })))
@@ -169,12 +174,83 @@ t.test('what observes requests fails none of them, and is logged once', async (t
   t.equal((await ask(server)).status, 200)
   t.match(await (await ask(server, { stream: true })).text(), /\[DONE\]\n\n$/)
   const told = server.log.filter(({ message }) => message.startsWith('an observer of requests'))
-  t.equal(told.length, 1)
+  t.match(told, [{ fields: { protocol: 'ping' } }, { fields: { protocol: 'ping' } }])
+  t.equal(told.length, 2, 'each of two')
   const late = pinging({ observe: () => ({ onSubmit: rejecting }) })
   const refusing = await serveNamed(t, await registryWith(late))
   t.equal((await ask(refusing)).status, 500, 'one that may refuse does not let everybody in')
   const [{ fields } = { fields: {} }] = refusing.log.filter(({ level }) => level === 'error')
-  t.match(fields, { err: { message: 'onSubmit returned a promise: it is synchronous' } })
+  const err = { message: 'onSubmit returned a promise: it is synchronous' }
+  t.match(fields, { protocol: 'ping', err })
+})
+
+t.test('what answers a request is named when it fails, once', async (t) => {
+  const failing = Readable.from(
+    (async function* () {
+      yield 'abc'
+      throw new Error('no luck')
+    })(),
+  )
+  const unmade = encoded('text/event-stream', [] as never, throwing)
+  for (const answer of [throwing, () => new Reply(failing), () => unmade]) {
+    const server = await serveNamed(t, await registryWith(pinging({}, { handle: answer })))
+    await server
+      .get('/ping')
+      .then(async (response) => await response.text())
+      .catch(() => {})
+    const errors = server.log.filter(({ level }) => level === 'error')
+    const named = { protocol: 'ping', route: 'get /ping', err: { message: 'no luck' } }
+    t.match(errors, [{ fields: named }])
+    t.equal(errors.length, 1)
+  }
+})
+
+t.test('a protocol may let clients in, by keys that it looks up', async (t) => {
+  const hash = hashKey('secret')
+  const ann = { name: 'ann', tenant: 'shop', role: 'user', hash } as const
+  const find = async (secret: string) => (secret === 'secret' ? ann : undefined)
+  const seen: object[] = []
+  const observe = () => ({
+    onSubmit({ key, request }: ObservedRequest) {
+      seen.push({ key, tenant: request.tenant })
+      return unwatched
+    },
+  })
+  const keys = { find, withHash: () => ann }
+  const registry = await registryWith(pinging({ keys, observe }))
+  const server = await serveNamed(t, registry)
+  const ask = async (path: string, key: string) => {
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+    const body = { prompt: 'a', max_tokens: 1, tenant: 'another' }
+    return (await server.post(path, body, { headers })).status
+  }
+  t.equal(await ask('/generate', 'guess'), 401)
+  t.equal(await ask('/generate', 'secret'), 200)
+  t.same(seen, [{ key: 'ann', tenant: 'shop' }], 'not whose the client says that it is')
+  t.equal(await ask('/admin/drain', 'secret'), 403)
+  t.equal((await server.get('/health/live')).status, 200, 'open to everybody')
+  const protocols = createKoaProtocols(registry)
+  const both = serve({ protocols, transport: { security: { keys: keyRing(() => [ann]) } } })
+  const message = 'protocol "ping": keys: the server has other keys already'
+  await t.rejects(both, { code: 'plugin_invalid', message })
+})
+
+t.test('a protocol closes after the last answer; one that cannot is named', async (t) => {
+  const registry = await registryWith(pinging({ close: throwing }))
+  const [ping] = createKoaProtocols(registry, { names: ['ping'] })
+  const closed: string[] = []
+  const well = { name: 'well', close: async () => void closed.push('well') }
+  const hanging = { name: 'hanging', close: async () => await new Promise<void>(() => {}) }
+  const server = await serve({ protocols: [ping!, hanging, well] })
+  const closing = server.close()
+  await until(() => closed.length > 0 && server.log.length > 0)
+  server.clock.advance(1500)
+  await closing
+  t.same(closed, ['well'])
+  t.match(server.log, [
+    { message: 'protocol "ping": close: no luck' },
+    { message: 'protocol "hanging": close: it has not ended after 1.5 s' },
+  ])
 })
 
 t.test('what is around each request may forget to wait for its answer', async (t) => {
