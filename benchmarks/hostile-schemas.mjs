@@ -1,5 +1,7 @@
 // What schemas cost that ask for much work in few words, those of the tests and as many made at random: each is sent to
-// `POST /completion` of cLLM and of llama-server; CPU time of all processes of the server, and how their memory grows.
+// `POST /completion` of cLLM and of llama-server; CPU time of all processes of the server, of the thread alone for which
+// other streams wait (Linux), and how their memory grows.
+import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import * as fc from 'fast-check'
 import {
@@ -18,6 +20,8 @@ const { values } = parseArgs({
     seed: { type: 'string', default: String(Date.now()) },
     // seconds after which a request is given up, and a server that still computes it is started anew
     patience: { type: 'string', default: '10' },
+    // starts the server anew for each, so that all of its code is cold
+    fresh: { type: 'boolean', default: false },
     // prints each schema's outcome
     verbose: { type: 'boolean', default: false },
   },
@@ -47,6 +51,11 @@ const settings = {
 
 const processes = ({ pid }) => [pid, ...childrenOf(pid)]
 const cpuMs = (server) => 1000 * sum(processes(server).map(cpuSeconds))
+/** CPU time of the thread that plans the steps. */
+function threadMs({ pid }) {
+  const engine = childrenOf(pid)[0] ?? pid
+  return readFileSync(`/proc/${engine}/task/${engine}/schedstat`, 'utf8').split(' ')[0] / 1e6
+}
 const memoryMb = (server) => sum(processes(server).map(residentMb))
 
 /** What came of one request: the response's status, or how it ended without one. */
@@ -65,22 +74,23 @@ async function ask(server, body) {
 
 async function measure(kind) {
   let server = await startServer(kind, settings)
-  await ask(server, bodyOf({ type: 'string' }))
+  if (!values.fresh) await ask(server, bodyOf({ type: 'string' }))
   const [results, grown] = [[], []]
   let before = memoryMb(server)
   for (const [name, body] of bodies) {
-    const [began, held] = [cpuMs(server), memoryMb(server)]
+    const [began, held, planned] = [cpuMs(server), memoryMb(server), threadMs(server)]
     const outcome = await ask(server, body)
     const isLost = outcome === 'no end' || outcome === 'crashed'
     const ms = outcome === 'crashed' ? NaN : cpuMs(server) - began
-    if (values.verbose) console.log(kind, outcome, Math.round(ms), name)
-    results.push({ name, outcome, ms })
+    const thread = outcome === 'crashed' ? NaN : threadMs(server) - planned
+    if (values.verbose) console.log(kind, outcome, Math.round(ms), Math.round(thread), name)
+    results.push({ name, outcome, ms, thread })
     if (outcome !== 'crashed')
       grown.push({ one: memoryMb(server) - held, all: memoryMb(server) - before })
-    if (!isLost) continue
+    if (!isLost && !values.fresh) continue
     await server.stop()
     server = await startServer(kind, settings)
-    await ask(server, bodyOf({ type: 'string' }))
+    if (!values.fresh) await ask(server, bodyOf({ type: 'string' }))
     before = memoryMb(server)
   }
   await server.stop()
@@ -95,6 +105,8 @@ const heading = [
   'CPU ms, p50',
   'p99',
   'largest',
+  'of its thread, p50',
+  'largest',
   'MB more, for one',
   'for all',
 ]
@@ -102,9 +114,11 @@ const rows = [heading]
 for (const kind of values['llama-server'] === undefined ? ['cllm'] : ['cllm', 'llama-server']) {
   const { results, one, all } = await measure(kind)
   const counts = outcomes.map((each) => results.filter(({ outcome }) => outcome === each).length)
-  const times = results.map(({ ms }) => ms).filter((ms) => !Number.isNaN(ms))
-  const shares = [0.5, 0.99, 1].map((share) => quantile(times, share).toFixed(0))
-  rows.push([kind, ...counts, ...shares, one, all])
+  const of = (key, shares) => {
+    const times = results.map((result) => result[key]).filter((ms) => !Number.isNaN(ms))
+    return shares.map((share) => quantile(times, share).toFixed(0))
+  }
+  rows.push([kind, ...counts, ...of('ms', [0.5, 0.99, 1]), ...of('thread', [0.5, 1]), one, all])
 }
 console.log(table(rows))
 process.exit(0)

@@ -131,9 +131,9 @@ export class LlamaCppBackend implements Backend {
     return samplers.create(params, tokens, defined({ processors, constraint }))
   }
 
-  checkConstraint(constraint: OutputConstraint): void {
+  checkConstraint(constraint: OutputConstraint): void | Promise<void> {
     this.#checkOpen()
-    this.parts.grammars.of(constraint)
+    return this.parts.grammars.prepare(constraint)
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
@@ -250,6 +250,7 @@ export class LlamaCppBackend implements Backend {
     this.#disposed = true
     await this.parts.samplers.dispose()
     await this.parts.embedder.dispose()
+    await this.parts.grammars.close()
     await this.parts.encoder?.dispose()
     await this.parts.context.dispose()
     await this.parts.close()

@@ -1,15 +1,15 @@
 import { createHash } from 'node:crypto'
-import { CllmError, entryOf, type OutputConstraint } from '@cllm/core'
+import { CllmError, type OutputConstraint } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
 import type { Vocabulary } from '../text/vocabulary.js'
-import { parseGbnf } from './gbnf/gbnf-parser.js'
-import { grammarText } from './gbnf/gbnf-writer.js'
+import { bounded, compileConstraint } from './compile-constraint.js'
+import { compileInThread } from './compile-thread.js'
 import { type GrammarTokens, TokenGrammar } from './match/token-grammar.js'
 import { buildTokenTrie, type TokenTrie } from './match/token-trie.js'
-import { regexRule } from './pattern/automaton-rule.js'
-import { refused, refusedSchema, smaller } from './refuse.js'
-import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema/schema-to-gbnf.js'
+import { grammarLimits, littleWork, MoreWork, type WorkLimits } from './refuse.js'
 
+/** From this many tokens on, the tree of their texts takes so long that steps come in between. */
+const manyTokens = 65_536
 /** The size of the cache in bytes. */
 const cacheSize = 128 * 2 ** 20
 
@@ -23,27 +23,34 @@ export interface ConstraintGrammar {
 /** Compiles constraints to grammars and caches the most recently used grammars. */
 export class ConstraintGrammars {
   readonly #tokens: GrammarTokens
+  #trie: TokenTrie | undefined
   readonly #known = new LRUCache<string, ConstraintGrammar>({
     maxSize: cacheSize,
     sizeCalculation: ({ grammar }) => grammar.mostBytes,
   })
+  /** Those that requests wait with, whatever the cache evicts: this thread compiles none of them again. */
+  readonly #prepared = new WeakMap<OutputConstraint, ConstraintGrammar>()
+  /** The end of the last job of another thread. There is one such thread at a time. */
+  #done: Promise<unknown> = Promise.resolve()
+  readonly #closing = new AbortController()
 
   /**
    * @param vocabulary - the model's vocabulary
    * @param encode - returns the tokens of a text that continues another one
    */
   constructor(
-    vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'texts' | 'endOfGeneration'>,
+    private readonly vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'texts' | 'endOfGeneration'>,
     encode: GrammarTokens['encode'],
   ) {
-    const { size, endOfGeneration } = vocabulary
-    let trie: TokenTrie | undefined
+    const { size, endOfGeneration, texts } = vocabulary
+    const trie = () =>
+      (this.#trie ??= buildTokenTrie(texts, (token) => !endOfGeneration.has(token)))
     this.#tokens = {
       size,
       endOfGeneration,
       bytes: (token) => vocabulary.bytes(token),
       get trie() {
-        return (trie ??= buildTokenTrie(vocabulary.texts, (token) => !endOfGeneration.has(token)))
+        return trie()
       },
       encode,
     }
@@ -54,59 +61,78 @@ export class ConstraintGrammars {
    * @throws CllmError `invalid_constraint`
    */
   of(constraint: OutputConstraint): ConstraintGrammar {
-    const compile = () => this.#compiled(constraint)
-    return bounded(constraint, () =>
-      entryOf<string, ConstraintGrammar>(this.#known, keyOf(constraint), compile),
+    return this.#prepared.get(constraint) ?? this.#of(constraint, textOf(constraint), grammarLimits)
+  }
+
+  /**
+   * Compiles a constraint for later: at once, or in another thread if it takes more than a few milliseconds.
+   * @throws CllmError `invalid_constraint`
+   */
+  prepare(constraint: OutputConstraint): void | Promise<void> {
+    const isKnown = this.#trie !== undefined || this.vocabulary.size < manyTokens
+    return isKnown ? this.#prepare(constraint) : this.#prepareFirst(constraint)
+  }
+
+  async #prepareFirst(constraint: OutputConstraint): Promise<void> {
+    void this.#tokens.trie
+    // oxlint-disable-next-line no-restricted-globals -- yields to the event loop; no time is measured
+    await new Promise(setImmediate)
+    await this.#prepare(constraint)
+  }
+
+  #prepare(constraint: OutputConstraint): void | Promise<void> {
+    const text = textOf(constraint)
+    try {
+      this.#prepared.set(constraint, this.#of(constraint, text, littleWork))
+    } catch (error) {
+      if (!(error instanceof MoreWork)) throw error
+      const job = this.#done.then(async () => await this.#prepareElsewhere(constraint, text))
+      this.#done = job.catch(() => {})
+      return job
+    }
+  }
+
+  /** Ends the other thread, if there is one. */
+  async close(): Promise<void> {
+    this.#closing.abort(new CllmError('backend_failed', 'the backend was disposed of'))
+    await this.#done
+  }
+
+  #of(constraint: OutputConstraint, text: string, limits: WorkLimits): ConstraintGrammar {
+    const key = keyOf(text)
+    return (
+      this.#known.get(key) ??
+      this.#keep(constraint, key, compileConstraint(constraint, this.#tokens, limits))
     )
   }
 
-  #compiled(constraint: OutputConstraint): ConstraintGrammar {
-    const root = constraint.type === 'gbnf' ? (constraint.root ?? 'root') : 'root'
-    const rules = parseGbnf(gbnfOf(constraint), root, this.#tokens)
-    const grammar = new TokenGrammar(rules, this.#tokens)
-    // finds out now whether the grammar takes too long, so that it is refused before any token is computed
-    grammar.mask(grammar.begin())
-    const isTriggered = constraint.type === 'triggered-json'
-    return { trigger: isTriggered ? new RegExp(constraint.trigger) : undefined, grammar }
-  }
-}
-
-/** Turns failures of `make`, stack overflow included, into `invalid_constraint`. */
-function bounded<T>(constraint: OutputConstraint, make: () => T): T {
-  try {
-    return make()
-  } catch (cause) {
-    const isOfSchema = constraint.type === 'json-schema' || constraint.type === 'triggered-json'
-    if (cause instanceof RangeError) {
-      const reason = 'it is nested too deeply'
-      throw isOfSchema ? tooLarge(reason) : refused('The constraint cannot be used', reason)
+  async #prepareElsewhere(constraint: OutputConstraint, text: string): Promise<void> {
+    const { signal } = this.#closing
+    signal.throwIfAborted()
+    const key = keyOf(text)
+    let made = this.#known.get(key)
+    if (made === undefined) {
+      const { size, endOfGeneration, texts } = this.vocabulary
+      const job = { constraint: text, size, endOfGeneration, texts, trie: this.#trie }
+      const encode = (name: string) => this.#tokens.encode(name, true)
+      const { rules, first, trie } = await compileInThread(job, encode, signal)
+      this.#trie ??= trie
+      made = this.#keep(constraint, key, new TokenGrammar(rules, this.#tokens, first))
     }
-    if (!CllmError.isInstance(cause) || !isOfSchema) throw cause
-    const { pointer, reason } = cause.details
-    if (pointer !== undefined || typeof reason !== 'string') throw cause
-    throw tooLarge(reason)
+    this.#prepared.set(constraint, made)
+  }
+
+  #keep(constraint: OutputConstraint, key: string, grammar: TokenGrammar): ConstraintGrammar {
+    const isTriggered = constraint.type === 'triggered-json'
+    const trigger = isTriggered ? new RegExp(constraint.trigger) : undefined
+    const made = { trigger, grammar }
+    this.#known.set(key, made)
+    return made
   }
 }
 
-/** The error if a schema's grammar is refused. It names no place in the grammar, which the author does not know. */
-const tooLarge = (reason: string): CllmError =>
-  refusedSchema('#', `it becomes too large a grammar: ${reason}. ${smaller}`)
+const textOf = (constraint: OutputConstraint): string =>
+  bounded(constraint, () => JSON.stringify(constraint))
 
 /** The cache's key: a hash, as constraints may be large. */
-const keyOf = (constraint: OutputConstraint): string =>
-  createHash('sha256').update(JSON.stringify(constraint)).digest('base64')
-
-function gbnfOf(constraint: OutputConstraint): string {
-  switch (constraint.type) {
-    case 'gbnf':
-      return constraint.grammar
-    case 'regex':
-      return grammarText((writer) => regexRule(writer, constraint.pattern))
-    case 'json':
-      return jsonGbnf()
-    case 'json-schema':
-      return schemaToGbnf(constraint.schema, constraint)
-    case 'triggered-json':
-      return triggeredGbnf(constraint)
-  }
-}
+const keyOf = (text: string): string => createHash('sha256').update(text).digest('base64')

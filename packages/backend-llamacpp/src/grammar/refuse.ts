@@ -2,6 +2,10 @@ import { CllmError } from '@cllm/core'
 
 /** Limits on the cost of a grammar, as grammars come from clients. */
 export const grammarLimits = {
+  /** Steps to compile a schema or a regular expression: about 100 ms. */
+  steps: 250_000,
+  /** The steps that one on a pattern counts as. */
+  patternStep: 1,
   /** Characters of the text: as many as llama.cpp can still read within milliseconds. */
   characters: 200_000,
   /** The depth of nested groups. */
@@ -21,6 +25,29 @@ export const grammarLimits = {
   /** … plus this many for each byte of the vocabulary. */
   comparisonsPerByte: 5,
 } as const
+
+/** Limits on the work of compiling a constraint. */
+export type WorkLimits = Readonly<
+  Record<'steps' | 'patternStep' | 'characters' | 'elements' | 'copied' | 'comparisons', number>
+>
+
+/** What the engine's thread does at most, as streams wait for it: about 50 ms while its code is cold. */
+export const littleWork: WorkLimits = {
+  steps: 50_000,
+  // while the code is cold, they take twice the time of others
+  patternStep: 2,
+  characters: 40_000,
+  elements: 20_000,
+  copied: 100_000,
+  comparisons: 200_000,
+}
+
+/** Thrown where {@link littleWork} is exceeded. Not a CllmError, which the compiler may catch to go on otherwise. */
+export class MoreWork extends Error {}
+
+/** The error where work exceeds its limits. */
+export const beyond = (limits: WorkLimits, refuse: () => CllmError): Error =>
+  limits === littleWork ? new MoreWork() : refuse()
 
 /**
  * The error for a constraint that cannot be honoured.
@@ -68,15 +95,16 @@ export const isOfStrings = (error: unknown): error is CllmError =>
 /** Called with a number of steps before they are done; throws if they exceed the budget. */
 export type Spend = (steps: number) => void
 
-/** The steps of a budget: about 100 ms. */
-const mostSteps = 250_000
-
 /**
  * Limits the work on a schema. With references, a small schema can ask for any amount of work: 25 definitions, each
  * `allOf` the next one twice, are 2^25 schemas.
  */
 export class SchemaBudget {
-  #steps = mostSteps
+  #steps: number
+
+  constructor(private readonly limits: WorkLimits = grammarLimits) {
+    this.#steps = limits.steps
+  }
 
   /**
    * @param pointer - the part of the schema being processed
@@ -86,12 +114,12 @@ export class SchemaBudget {
     this.#steps -= steps
     if (this.#steps >= 0) return
     const shown = pointer.length > 200 ? `${pointer.slice(0, 200)}…` : pointer
-    const reason = `up to here the schema takes more than ${mostSteps} steps to compile`
-    throw refusedSchema(shown, `${reason}. ${smaller}`)
+    const reason = `up to here the schema takes more than ${this.limits.steps} steps to compile`
+    throw beyond(this.limits, () => refusedSchema(shown, `${reason}. ${smaller}`))
   }
 
   /** Returns a function that spends steps on one part of the schema. */
   at(pointer: string): Spend {
-    return (steps) => this.spend(steps, pointer)
+    return (steps) => this.spend(this.limits.patternStep * steps, pointer)
   }
 }

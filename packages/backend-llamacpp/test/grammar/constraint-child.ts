@@ -25,7 +25,6 @@ async function open(modelPath: string): Promise<ConstraintResult> {
 async function run(constraint: OutputConstraint): Promise<ConstraintResult> {
   const began = performance.now()
   try {
-    backend?.checkConstraint?.(constraint)
     const tokens = backend!.tokenizer.encode('x')
     backend!.release(0)
     const params = { constraint, temperature: 1 }

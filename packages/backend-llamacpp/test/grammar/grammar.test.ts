@@ -1,5 +1,7 @@
+import { syncBuiltinESMExports } from 'node:module'
+import workers from 'node:worker_threads'
 import { array, assert, constantFrom, integer, property, string, uint8Array } from 'fast-check'
-import type { OutputConstraint } from '@cllm/core'
+import { attempt, type CllmError, type JsonSchema, type OutputConstraint } from '@cllm/core'
 import t from 'tap'
 import { ConstraintGrammars } from '../../src/grammar/constraint-grammars.js'
 import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
@@ -9,6 +11,7 @@ import { TokenGrammar } from '../../src/grammar/match/token-grammar.js'
 import { buildTokenTrie, type TokenTexts } from '../../src/grammar/match/token-trie.js'
 import { regexRule } from '../../src/grammar/pattern/automaton-rule.js'
 import { LinearPattern } from '../../src/grammar/pattern/nfa.js'
+import { SchemaBudget } from '../../src/grammar/refuse.js'
 import { jsonGbnf, schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 import { TriggerSearch } from '../../src/grammar/trigger-search.js'
 import { ConstraintTrack } from '../../src/sampling/constraint-track.js'
@@ -436,7 +439,7 @@ t.test('what has no automaton is refused', (t) => {
     )
   }
   // with a group around it, it would be one
-  t.throws(() => grammarText((writer) => regexRule(writer, 'a)|(?:b')), {
+  t.throws(() => grammarText((writer) => regexRule(writer, 'a)|(?:b', new SchemaBudget())), {
     code: 'invalid_constraint',
   })
   t.end()
@@ -534,8 +537,74 @@ function compiling() {
   })
   const trackOf = (constraint: OutputConstraint) =>
     new ConstraintTrack(grammars.of(constraint), vocabulary, [closing!], 1)
-  return { trackOf, named: () => named }
+  return { trackOf, named: () => named, grammars }
 }
+
+const schemaOf = (schema: JsonSchema): OutputConstraint => ({ type: 'json-schema', schema })
+const numbered = (count: number) => Array.from({ length: count }, (_, nth) => `value ${nth}`)
+
+t.test('what takes long is compiled in another thread, and becomes the same', async (t) => {
+  const { grammars } = compiling()
+  t.teardown(async () => await grammars.close())
+  const texts = numbered(3000)
+  const large: OutputConstraint[] = [
+    schemaOf({ enum: numbered(12_000) }),
+    { type: 'gbnf', grammar: `root ::= <mark> ${texts.map((one) => `"${one}" <[3]>`).join(' ')}` },
+    // refused
+    schemaOf({ properties: Object.fromEntries(numbered(6000).map((name) => [name, {}])) }),
+  ]
+  for (const constraint of large) {
+    const made = (of: ConstraintGrammars) => {
+      const { trigger, grammar } = of.of(constraint)
+      return { trigger, rules: grammar.rules, mask: grammar.mask(grammar.begin()) }
+    }
+    const here = attempt(() => made(compiling().grammars))
+    const prepared = grammars.prepare(constraint)
+    t.type(prepared, Promise)
+    if (here !== undefined) {
+      await prepared
+      t.same(made(grammars), here)
+      t.equal(grammars.prepare({ ...constraint }), undefined, 'it is known')
+      continue
+    }
+    const error: unknown = await Promise.resolve(prepared).catch((thrown: unknown) => thrown)
+    const { code, message, details } = error as CllmError
+    t.throws(() => made(compiling().grammars), { code, message, details })
+  }
+})
+
+t.test('a thread that dies fails its own request only', async (t) => {
+  const { grammars } = compiling()
+  t.teardown(async () => await grammars.close())
+  const { Worker } = workers
+  const little = { maxOldGenerationSizeMb: 8 }
+  workers.Worker = class extends Worker {
+    constructor(file: URL, options: workers.WorkerOptions) {
+      workers.Worker = Worker
+      syncBuiltinESMExports()
+      super(file, { ...options, resourceLimits: { ...options.resourceLimits, ...little } })
+    }
+  }
+  syncBuiltinESMExports()
+  const [first, second] = [1, 2].map((more) => schemaOf({ enum: numbered(12_000 + more) }))
+  const dies = Promise.resolve(grammars.prepare(first!))
+  const lives = grammars.prepare(second!)
+  await t.rejects(dies, { code: 'invalid_constraint', status: 400, message: /memory/ })
+  await lives
+  t.ok(grammars.of(second!))
+})
+
+t.test('what is under way in another thread ends with the grammars', async (t) => {
+  const { grammars } = compiling()
+  const jobs = [1, 2].map(async (more) => {
+    await grammars.prepare(schemaOf({ enum: numbered(12_000 + more) }))
+  })
+  const gone = { code: 'backend_failed', message: /disposed/ }
+  const ends = jobs.map(async (job) => await t.rejects(job, gone))
+  await new Promise(setImmediate)
+  await grammars.close()
+  await Promise.all(ends)
+})
 
 t.test('a grammar in use is compiled once, however many others are', (t) => {
   const { trackOf, named } = compiling()

@@ -241,7 +241,8 @@ t.test('a schema is compiled or refused soon, whatever it asks for', async (t) =
     const before = process.cpuUsage()
     let problem: CllmError | undefined
     try {
-      backend.checkConstraint?.(jsonSchema(schema))
+      // in this thread, unlike with `checkConstraint`
+      backend.createSampler(sampling({ constraint: jsonSchema(schema) }), [1]).dispose()
     } catch (error) {
       if (!CllmError.isInstance(error) || error.code !== 'invalid_constraint') throw error
       problem = error
@@ -300,7 +301,7 @@ t.test('a grammar that becomes too ambiguous fails its own request only', async 
   const tokens = backend.tokenizer.encode('Once')
   // Further away than the longest token reaches, so that it is not seen before.
   const late = gbnf(`root ::= [a-z]{60} ${'"b"? '.repeat(1100)}`)
-  backend.checkConstraint?.(late)
+  await backend.checkConstraint?.(late)
   const bad = backend.createSampler(sampling({ temperature: 1, constraint: late }), tokens)
   const drawn = [...tokens]
   let computed = 0

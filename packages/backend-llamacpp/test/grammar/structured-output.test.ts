@@ -91,7 +91,7 @@ t.test('outputs of generated schemas are valid', async (t) => {
   for (const schema of fc.sample(randomSchema, { numRuns: 4 * count, seed: 7 })) {
     if (schemas.length === count) break
     try {
-      backend.checkConstraint?.({ type: 'json-schema', schema })
+      await backend.checkConstraint?.({ type: 'json-schema', schema })
       schemas.push(schema)
     } catch (error) {
       if (!CllmError.isInstance(error) || error.code !== 'invalid_constraint') throw error
@@ -204,8 +204,8 @@ t.test('what cannot be kept to is refused, and where it is', async (t) => {
   ]
   for (const [grammar, line, column, reason = /./] of grammars) {
     const wrong = { code: 'invalid_constraint', details: { line, column, reason } }
-    t.throws(
-      () => backend.checkConstraint?.({ type: 'gbnf', grammar }),
+    await t.rejects(
+      async () => await backend.checkConstraint?.({ type: 'gbnf', grammar }),
       wrong,
       grammar.slice(0, 30),
     )

@@ -109,20 +109,25 @@ export async function checkConstraints(driver: BackendDriver): Promise<void> {
   await driver.check('honours constraints if it says so, and refuses others before', async () => {
     if (backend.checkConstraint === undefined) return
     for (const constraint of nonsense) {
-      assert(isRefused(driver, constraint), `${JSON.stringify(constraint)} is refused`)
+      assert(await isRefused(driver, constraint), `${JSON.stringify(constraint)} is refused`)
     }
-    const honoured = samples.filter(([constraint]) => !isRefused(driver, constraint))
-    assert(honoured.length > 0, 'it honours a constraint')
-    for (const [constraint, allowed] of honoured) {
+    let honoured = 0
+    for (const [constraint, allowed] of samples) {
+      if (await isRefused(driver, constraint)) continue
+      honoured++
       for (const temperature of [0, 1]) await assertKept(driver, constraint, allowed, temperature)
     }
+    assert(honoured > 0, 'it honours a constraint')
   })
 }
 
 /** Whether `checkConstraint` throws what it must throw then. */
-function isRefused({ backend }: BackendDriver, constraint: OutputConstraint): boolean {
+async function isRefused(
+  { backend }: BackendDriver,
+  constraint: OutputConstraint,
+): Promise<boolean> {
   try {
-    backend.checkConstraint?.(constraint)
+    await backend.checkConstraint?.(constraint)
     return false
   } catch (error) {
     assert(CllmError.isInstance(error) && error.code === 'invalid_constraint', String(error))

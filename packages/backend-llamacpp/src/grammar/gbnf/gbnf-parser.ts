@@ -1,7 +1,7 @@
 import { entryOf } from '@cllm/core'
 import { checkRecursion, ElementKind, type GbnfRules } from './gbnf-rules.js'
 import { type Amount, GbnfReader, type NamedTokens } from './gbnf-reader.js'
-import { grammarLimits } from '../refuse.js'
+import { beyond, grammarLimits, type WorkLimits } from '../refuse.js'
 
 /** The elements of a rule, as pairs of kind and value. */
 type Rule = number[]
@@ -11,8 +11,13 @@ type Rule = number[]
  * them.
  * @throws CllmError `invalid_constraint` with line and column, or with the left-recursive rules
  */
-export function parseGbnf(grammar: string, root: string, tokens?: NamedTokens): GbnfRules {
-  const rules = new GbnfParser(new GbnfReader(grammar, tokens)).parse(root)
+export function parseGbnf(
+  grammar: string,
+  root: string,
+  tokens?: NamedTokens,
+  limits: WorkLimits = grammarLimits,
+): GbnfRules {
+  const rules = new GbnfParser(new GbnfReader(grammar, tokens, limits), limits).parse(root)
   checkRecursion(rules)
   return rules
 }
@@ -28,7 +33,10 @@ class GbnfParser {
   #elements = 0
   #copied = 0
 
-  constructor(private readonly reader: GbnfReader) {}
+  constructor(
+    private readonly reader: GbnfReader,
+    private readonly limits: WorkLimits,
+  ) {}
 
   parse(root: string): GbnfRules {
     this.reader.skipSpace(true)
@@ -144,9 +152,10 @@ class GbnfParser {
     }
     // llama.cpp copies the repeated elements even for {1}, which may come many times behind one element
     this.#copied += (rule.length - last) / 2
-    if (this.#copied > grammarLimits.copied) {
-      const limit = `more than ${grammarLimits.copied} elements`
-      throw this.reader.problem(`the repetitions are of ${limit} together`, at)
+    const { copied } = this.limits
+    if (this.#copied > copied) {
+      const reason = `the repetitions are of more than ${copied} elements together`
+      throw beyond(this.limits, () => this.reader.problem(reason, at))
     }
     const repeated = rule.slice(last)
     const size = repeated.length / 2
@@ -174,9 +183,10 @@ class GbnfParser {
 
   #count(elements: number, at: number): void {
     this.#elements += elements
-    if (this.#elements <= grammarLimits.elements) return
-    const limit = `more than ${grammarLimits.elements} elements`
-    throw this.reader.problem(`with its repetitions written out the grammar has ${limit}`, at)
+    if (this.#elements <= this.limits.elements) return
+    const limit = `more than ${this.limits.elements} elements`
+    const reason = `with its repetitions written out the grammar has ${limit}`
+    throw beyond(this.limits, () => this.reader.problem(reason, at))
   }
 
   #number(name: string): number {

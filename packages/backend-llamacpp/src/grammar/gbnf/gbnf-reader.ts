@@ -1,7 +1,7 @@
 import type { CllmError } from '@cllm/core'
 import { ElementKind } from './gbnf-rules.js'
 import type { GrammarTokens } from '../match/token-grammar.js'
-import { grammarLimits, refused } from '../refuse.js'
+import { beyond, grammarLimits, refused, type WorkLimits } from '../refuse.js'
 
 const nameCharacters = /[A-Za-z0-9-]+/y
 const number = /\d+/y
@@ -38,11 +38,12 @@ export class GbnfReader {
   constructor(
     private readonly text: string,
     private readonly tokens?: NamedTokens,
+    limits: WorkLimits = grammarLimits,
   ) {
-    const limit = grammarLimits.characters
+    const limit = limits.characters
     if (text.length > limit) {
       const reason = `it has ${text.length} characters, the limit is ${limit}`
-      throw refused('The grammar cannot be used', reason, { limit })
+      throw beyond(limits, () => refused('The grammar cannot be used', reason, { limit }))
     }
   }
 

@@ -4,7 +4,7 @@ import { forcedText, type JsonLayout } from './forced-text.js'
 import { GrammarStacks, type Stack, type TextPlace, tooAmbiguous } from './grammar-stacks.js'
 import { bytesBehind, type TokenTrie } from './token-trie.js'
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
-import { grammarLimits } from '../refuse.js'
+import { beyond, grammarLimits, type WorkLimits } from '../refuse.js'
 
 /** The state of a grammar behind a text. */
 export interface GrammarState {
@@ -47,13 +47,16 @@ export class TokenGrammar {
   /** The masks of places in the latest graph. */
   readonly #masks: LRUCache<TextPlace, Uint32Array>
 
+  /** @param first - the mask of an empty text, if it is known */
   constructor(
-    private readonly rules: GbnfRules,
+    readonly rules: GbnfRules,
     private readonly tokens: GrammarTokens,
+    first?: Uint32Array,
   ) {
     this.#graph = new GrammarStacks(rules)
     this.#masks = new LRUCache({ max: Math.ceil(maskBytes / (entryBytes + tokens.size / 8)) })
     this.#namesTokens = rules.kinds.some((kind) => kind >= ElementKind.Token)
+    if (first !== undefined) this.#masks.set(this.begin().place, first)
   }
 
   /** The most bytes that the grammar takes. */
@@ -90,13 +93,13 @@ export class TokenGrammar {
    * The tokens that may come next, one bit per token.
    * @throws CllmError `invalid_constraint` if it takes too long to find them
    */
-  mask(before: GrammarState): Uint32Array {
+  mask(before: GrammarState, limits: WorkLimits = grammarLimits): Uint32Array {
     const { graph, place } = this.#renewed(before)
     const known = this.#masks.get(place)
     if (known !== undefined) return known
     const mask = new Uint32Array((this.tokens.size + 31) >> 5)
     try {
-      allow(graph, this.tokens.trie, place, mask)
+      allow(graph, this.tokens.trie, place, mask, limits)
     } finally {
       // the graph may have grown by tens of megabytes, which a cached grammar would keep until its next use
       this.#renew()
@@ -212,10 +215,15 @@ function add(mask: Uint32Array, token: TokenId): void {
  * Adds to a mask the tokens whose texts a grammar allows behind a place.
  * @throws CllmError `invalid_constraint` if that takes too long
  */
-function allow(graph: GrammarStacks, trie: TokenTrie, from: TextPlace, mask: Uint32Array): void {
+function allow(
+  graph: GrammarStacks,
+  trie: TokenTrie,
+  from: TextPlace,
+  mask: Uint32Array,
+  limits: WorkLimits,
+): void {
   const { bytes, ends, tokens, starts } = trie
-  const { comparisons, comparisonsPerByte } = grammarLimits
-  const limit = comparisons + comparisonsPerByte * bytes.length
+  const limit = limits.comparisons + grammarLimits.comparisonsPerByte * bytes.length
   const size = graph.size
   let compared = 0
   /** For each node on the path to this one: the place behind its text, and the index behind its subtree. */
@@ -229,7 +237,9 @@ function allow(graph: GrammarStacks, trie: TokenTrie, from: TextPlace, mask: Uin
     compared += place.stacks.length
     if (next === undefined) {
       next = graph.read(place, byte)
-      if (compared + newStack * (graph.size - size) > limit) throw tooLong(limit)
+      if (compared + newStack * (graph.size - size) > limit) {
+        throw beyond(limits, () => tooLong(limit))
+      }
     }
     if (next === null) {
       node = ends[node]!
@@ -241,7 +251,7 @@ function allow(graph: GrammarStacks, trie: TokenTrie, from: TextPlace, mask: Uin
     behind[depth] = ends[node]!
     node++
   }
-  if (compared > limit) throw tooLong(limit)
+  if (compared > limit) throw beyond(limits, () => tooLong(limit))
 }
 
 function tooLong(limit: number): CllmError {

@@ -4,7 +4,7 @@ import { Automata, type Reading } from './automata.js'
 import { type CodePointSet, union } from './code-point-set.js'
 import { parsePattern, PatternProblem, unlessProblem } from './parse-pattern.js'
 import type { Amount } from '../gbnf/gbnf-reader.js'
-import { refused, SchemaBudget, type Spend } from '../refuse.js'
+import { refused, type SchemaBudget, type Spend } from '../refuse.js'
 
 const mostStates = 2000
 /** Steps to make and write a state, and as many for each edge. */
@@ -160,14 +160,14 @@ function write(writer: GbnfWriter, states: readonly State[]): string {
  * Writes the texts that a regular expression matches as a whole, as a part of a grammar.
  * @throws CllmError `invalid_constraint` for constructs that no automaton can follow
  */
-export function regexRule(writer: GbnfWriter, pattern: string): string {
+export function regexRule(writer: GbnfWriter, pattern: string, budget: SchemaBudget): string {
   const make = () => {
     // checked without the group first, as `a)|(?:b` is only valid inside a group
     parsePattern(pattern)
     const rule = automatonRule(writer, [`^(?:${pattern})$`], {
       lengths: { min: 0, max: Infinity },
       write: (set) => (set.length === 0 ? undefined : oneOf(set)),
-      spend: new SchemaBudget().at('#'),
+      spend: budget.at('#'),
     })
     if (rule === undefined) throw new PatternProblem('no text matches it')
     return rule

@@ -19,20 +19,23 @@ import { type SchemaObject, typesOfKeywords, type ValueType } from './schema-key
  * repeat. Refuses a schema that no grammar can guarantee.
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
-export function schemaToGbnf(schema: JsonSchema, around: Omit<EitherJson, 'schema'> = {}): string {
-  return grammarText((writer) => either(writer, { ...around, schema }))
+export function schemaToGbnf(
+  schema: JsonSchema,
+  around: Omit<EitherJson, 'schema'> = {},
+  budget = new SchemaBudget(),
+): string {
+  return grammarText((writer) => either(writer, { ...around, schema }, budget))
 }
 
 /** Writes alternatives, such as one for each of many tools; they share the budget. */
-function either(writer: GbnfWriter, kinds: EitherJson): string {
-  const budget = new SchemaBudget()
+function either(writer: GbnfWriter, kinds: EitherJson, budget: SchemaBudget): string {
   const bodies: string[] = []
   for (let one: EitherJson | undefined = kinds; one !== undefined; one = one.or) {
     const prefix = bodies.length === 0 ? 's' : `o${bodies.length}x`
     const document = new SchemaDocument(one.schema, alternativesOf, budget)
     const value = new SchemaCompiler(document, writer, prefix).compile([document.root])
     if (value === undefined) throw refusedSchema('#', 'nothing is valid by it')
-    bodies.push(surrounded(writer, value, one).join(' '))
+    bodies.push(surrounded(writer, value, one, budget).join(' '))
   }
   return bodies.join(' | ')
 }
@@ -44,10 +47,11 @@ function surrounded(
   writer: GbnfWriter,
   value: string,
   { before = '', closing = '', next }: JsonSurroundings,
+  budget: SchemaBudget,
 ): readonly string[] {
   const gap = () => gapRule(writer)
   const one = [value, ...(closing === '' ? [] : [gap(), literal(closing)])]
-  const opening = before === '' ? [] : [writer.rule(regexRule(writer, before)), gap()]
+  const opening = before === '' ? [] : [writer.rule(regexRule(writer, before, budget)), gap()]
   if (next === undefined) return [...opening, ...one]
   const closed = writer.rule(one.join(' '))
   return [...opening, closed, `(${gap()} ${literal(next)} ${gap()} ${closed})*`]
@@ -57,8 +61,8 @@ function surrounded(
  * Writes the grammar of the text after a trigger.
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
-export function triggeredGbnf(kinds: EitherJson): string {
-  return grammarText((writer) => `${gapRule(writer)} ${writer.rule(either(writer, kinds))}`)
+export function triggeredGbnf(kinds: EitherJson, budget: SchemaBudget): string {
+  return grammarText((writer) => `${gapRule(writer)} ${writer.rule(either(writer, kinds, budget))}`)
 }
 
 /** Writes a grammar of all JSON objects. */

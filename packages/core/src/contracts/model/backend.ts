@@ -220,11 +220,11 @@ export interface Backend extends Learner {
   ): Sampler
 
   /**
-   * Checks that a sampler can be made with this constraint. Synchronous and quick. Left out by a backend without
-   * constraints.
+   * Checks that a sampler can be made with this constraint, and prepares that: at once if it is quick, as steps wait
+   * meanwhile, or with a promise. Left out by a backend without constraints.
    * @throws CllmError `invalid_constraint` saying what cannot be honoured, and where
    */
-  checkConstraint?(constraint: OutputConstraint): void
+  checkConstraint?(constraint: OutputConstraint): void | Promise<void>
 
   /**
    * One forward pass over the whole batch, then sampling. Never called while a step is running. When it rejects, no slot

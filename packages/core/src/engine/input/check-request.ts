@@ -1,7 +1,6 @@
 import type { Continuation, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError, attempt } from '../../errors/cllm-error.js'
-import { synchronous } from '../../plugin/checks.js'
 import type { Backend, BackendCapabilities } from '../../contracts/model/backend.js'
 import { type SamplingParams, samplingRows } from '../../contracts/model/sampling.js'
 import type { EitherJson, OutputConstraint, SurroundedJson } from '../../contracts/model/drawing.js'
@@ -198,16 +197,26 @@ export function checkSampling(
 
 const constraintTypes = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json']
 
-/** Checks a constraint. @throws `invalid_request`, `unsupported`, or the backend's error */
-export function checkConstraint(constraint: OutputConstraint, backend: Backend): void {
+/**
+ * Checks a constraint; returns a promise if the backend takes longer.
+ *
+ * @throws `invalid_request`, `unsupported`, or the backend's error
+ */
+export function checkConstraint(
+  constraint: OutputConstraint,
+  backend: Backend,
+): Promise<void> | undefined {
   checkShape(constraint)
   if (backend.checkConstraint === undefined) {
     throw unsupported('constraint', 'grammar', 'this backend does not support grammars or schemas')
   }
-  try {
-    synchronous(backend.checkConstraint(constraint), 'checkConstraint')
-  } catch (error) {
+  const fail = (error: unknown): never => {
     throw CllmError.from(error, 'backend_failed')
+  }
+  try {
+    return backend.checkConstraint(constraint)?.catch(fail)
+  } catch (error) {
+    return fail(error)
   }
 }
 

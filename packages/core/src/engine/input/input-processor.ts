@@ -125,7 +125,8 @@ export class InputProcessor {
     const stable = withStableBeginning(given.prompt, context.options.volatileLines)
     const request = stable.prompt === given.prompt ? given : { ...given, prompt: stable.prompt }
     const adapters = this.adapters.resolve(request.adapters)
-    const complete = resolveRequest(id, request, context, { adapters, now: arrivedAt })
+    const [complete, checked] = resolveRequest(id, request, context, { adapters, now: arrivedAt })
+    checked?.catch(() => {}) // a wrong prompt ends the request before
     const admit = (tokens: TokenId[], { media, waited }: Partial<MixedPrompt> = {}): Sequence => {
       const now = clock.now()
       const sequence = new Sequence(complete(tokens, media), tokens, arrivedAt, kv)
@@ -154,14 +155,19 @@ export class InputProcessor {
       owner === undefined
         ? resolvePrompt(request.prompt, context, ensureWanted)
         : resolveMedia(request.prompt, context, owner)
-    const isLate = prompt instanceof Promise
+    const isLate = prompt instanceof Promise || checked !== undefined
     if (isLate) this.#arriving.set(id, arrival)
     if (this.#arriving.has(id)) arrival.release = this.adapters.hold(adapters)
     if (!isLate) return admit(prompt)
-    const late = prompt.then((read) => ('tokens' in read ? admit(read.tokens, read) : admit(read)))
+    const isEnded = new Promise<void>((resolve) => (arrival.proceed = resolve))
+    const isChecked = checked && context.parts.during(Promise.race([checked, isEnded]))
+    const late = Promise.all([prompt, isChecked]).then(([read]) => {
+      ensureWanted()
+      return 'tokens' in read ? admit(read.tokens, read) : admit(read)
+    })
     const { timeoutMs = context.options.requestTimeoutMs } = request
-    if (files === undefined || timeoutMs === undefined) return late
-    // The time limit also holds while the request waits for the encoder.
+    if ((files ?? checked) === undefined || timeoutMs === undefined) return late
+    // The time limit also holds while the request waits for the encoder, or for the check of its constraint.
     const end = () => this.cancel(id, timedOut({ arrival: arrivedAt }, clock.now()))
     return late.finally(clock.at(arrivedAt + timeoutMs, end))
   }

@@ -60,13 +60,18 @@ export class InputContext implements MediaContext {
   }
 }
 
-/** Checks all of a request but its prompt; the returned function completes it with the prompt's tokens. */
+type Complete = (prompt: readonly TokenId[], media?: readonly MediaSpan[]) => SequenceRequest
+
+/**
+ * Checks all of a request but its prompt.
+ * @returns a function that completes it with the prompt's tokens, and the check of its constraint if that takes longer
+ */
 export function resolveRequest(
   id: string,
   request: GenerateRequest,
   context: InputContext,
   { adapters, now }: { readonly adapters: RequestAdapters; readonly now: number },
-): (prompt: readonly TokenId[], media?: readonly MediaSpan[]) => SequenceRequest {
+): [complete: Complete, checked: Promise<void> | undefined] {
   const { backend, tokenizer, options } = context
   if (backend.capabilities.generates === false) {
     const why = `${backend.model.id} writes no text: it is a model for embeddings`
@@ -87,12 +92,12 @@ export function resolveRequest(
   const { contextShift = options.contextShift ? {} : false } = given
   const shiftOf = contextShift === false ? undefined : resolveShift(contextShift, given, context)
   const sampling = resolveSampling(given, context)
-  const { samplers, seed } = sampling
+  const { samplers, seed, constraint } = sampling
   const processors =
     samplers === undefined ? [] : context.samplers.create(samplers, { tokenizer, seed })
   const isMixed = backend.media !== undefined && hasMedia(asked)
   if (isMixed) checkMixed(given, shiftOf !== undefined)
-  return (prompt, media) => ({
+  const complete: Complete = (prompt, media) => ({
     ...given,
     sampling,
     processors,
@@ -118,6 +123,7 @@ export function resolveRequest(
     }),
     stopMatcher: stop.length > 0 ? new StopMatcher([...stop]) : undefined,
   })
+  return [complete, constraint && checkConstraint(constraint, backend)]
 }
 
 function resolveSampling(
@@ -136,7 +142,7 @@ function resolveSampling(
     ...given,
   }
   checkSampling(sampling, backend.capabilities)
-  const { logitBias, constraint } = sampling
+  const { logitBias } = sampling
   if (!Array.isArray(logitBias) || !logitBias.every(Array.isArray)) {
     throw invalidField('logitBias', 'an array of pairs of a token id and a number', logitBias)
   }
@@ -144,7 +150,6 @@ function resolveSampling(
     checkTokens('logitBias', [token], tokenizer)
     checkNumber('logitBias', bias, {})
   }
-  if (constraint !== undefined) checkConstraint(constraint, backend)
   return sampling
 }
 

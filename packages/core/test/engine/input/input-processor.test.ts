@@ -317,6 +317,44 @@ t.test('constraints are asked of the backend, which sees what was drawn under th
   t.equal(engine.statistics().preemptions, 1)
 })
 
+t.test('a constraint whose check takes longer keeps its own request waiting only', async (t) => {
+  const checks: { readonly resolve: () => void; readonly reject: (error: unknown) => void }[] = []
+  class Slow extends WatchedBackend {
+    checkConstraint(): Promise<void> {
+      return new Promise((resolve, reject) => checks.push({ resolve, reject }))
+    }
+  }
+  const made = rig({ backend: (given) => new Slow(given) })
+  const { client, clock, run, engine } = made
+  const submit = (more: Partial<GenerateRequest> = {}) => {
+    const sampling = { temperature: 0, constraint: { type: 'json' } as const }
+    return collect(client.submit({ ...greedy(promptOf(9), 2), sampling, ...more }))
+  }
+  const kept = submit()
+  const refused = submit()
+  let beats = 0
+  const leave = engine.observe({ onTokenized: () => void beats++ })
+  clock.advance(3000)
+  t.equal(beats, 6, 'of each once a second, for those who watch whether the engine goes on')
+  leave()
+  t.equal((await made.ask(greedy([5], 3))).error, undefined, 'another one is answered meanwhile')
+  checks[1]!.reject(new CllmError('invalid_constraint', 'too large'))
+  t.match((await run(refused)).error, { code: 'invalid_constraint', message: 'too large' })
+  checks[0]!.resolve()
+  t.match(await run(kept), { error: undefined, end: { usage: { generatedTokens: 2 } } })
+
+  const late = submit({ timeoutMs: 100 })
+  clock.advance(101)
+  t.match((await late).error, { code: 'timeout' })
+  const leaving = submit({ id: 'leaving' })
+  engine.cancel('leaving')
+  t.match((await leaving).error, { code: 'cancelled' })
+  const wrong = submit({ prompt: { text: '' } })
+  t.match((await wrong).error, { code: 'invalid_request' })
+  for (const { reject } of checks.slice(2)) reject(new Error('after the end'))
+  await isDone(t, made)
+})
+
 t.test('a model for embeddings is asked for no text', async (t) => {
   class Reader extends WatchedBackend {
     override readonly capabilities = { ...new FakeBackend().capabilities, generates: false }

@@ -1,0 +1,88 @@
+import { Worker } from 'node:worker_threads'
+import { CllmError, messageOf, type SerializedError, type TokenId } from '@cllm/core'
+import type { GbnfRules } from './gbnf/gbnf-rules.js'
+import type { GrammarTokens } from './match/token-grammar.js'
+import type { TokenTexts, TokenTrie } from './match/token-trie.js'
+import { refused } from './refuse.js'
+
+/** What the thread is started with. */
+export interface CompileJob extends Pick<GrammarTokens, 'size' | 'endOfGeneration'> {
+  /** The constraint as JSON. */
+  readonly constraint: string
+  readonly texts: TokenTexts
+  /** Undefined: the thread builds it from the texts. */
+  readonly trie: TokenTrie | undefined
+  /** Counts the answers to its questions. */
+  readonly answers: Int32Array
+}
+
+/** Asks for the tokens of a name in the grammar. */
+export interface TokenQuestion {
+  readonly name: string
+}
+
+/** A compiled constraint. */
+export interface CompiledRules {
+  readonly rules: GbnfRules
+  /** The mask of an empty text. */
+  readonly first: Uint32Array
+  /** Undefined: the job came with it. */
+  readonly trie: TokenTrie | undefined
+}
+
+/** How the job ended. */
+export type CompileReply = CompiledRules | { readonly problem: SerializedError }
+
+/**
+ * V8 ends a thread at its limit, but the whole process where one call goes far beyond it, as it may where the constraint
+ * is read: so there is room for that.
+ */
+const limitsFor = ({ length }: string) => ({
+  maxOldGenerationSizeMb: 80 + 20e-6 * length,
+  maxYoungGenerationSizeMb: 8,
+  stackSizeMb: 2,
+})
+
+/**
+ * Compiles a constraint in a thread of its own. It ends with the job: it leaves no memory behind, and if it dies, one
+ * request fails.
+ * @param encode - returns the tokens of a name in the grammar
+ * @param signal - ends the thread; the job fails with its reason
+ * @throws CllmError `invalid_constraint`
+ */
+export async function compileInThread(
+  job: Omit<CompileJob, 'answers'>,
+  encode: (name: string) => readonly TokenId[],
+  signal: AbortSignal,
+): Promise<CompiledRules> {
+  const answers = new Int32Array(new SharedArrayBuffer(4))
+  const workerData: CompileJob = { ...job, answers }
+  const worker = new Worker(new URL('./compile-worker.js', import.meta.url), {
+    workerData,
+    resourceLimits: limitsFor(job.constraint),
+  })
+  const end = (): void => void worker.terminate()
+  signal.addEventListener('abort', end)
+  const died = (error: unknown) => ({
+    problem: refused('The constraint cannot be used', `compiling it failed: ${messageOf(error)}`),
+  })
+  const reply = await new Promise<CompileReply>((resolve) => {
+    worker.on('message', (message: CompileReply | TokenQuestion) => {
+      if (!('name' in message)) return resolve(message)
+      try {
+        worker.postMessage(encode(message.name), [])
+        Atomics.add(answers, 0, 1)
+        Atomics.notify(answers, 0)
+      } catch (error) {
+        resolve({ problem: CllmError.from(error).serialize() })
+      }
+    })
+    worker.once('error', (error) => resolve(died(error)))
+    worker.once('exit', () => resolve(died('its thread has ended')))
+  })
+  signal.removeEventListener('abort', end)
+  await worker.terminate()
+  signal.throwIfAborted()
+  if ('problem' in reply) throw CllmError.deserialize(reply.problem)
+  return reply
+}

@@ -1,0 +1,42 @@
+// The code of the thread of `compileInThread`.
+import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
+import { CllmError, entryOf, type OutputConstraint, type TokenId } from '@cllm/core'
+import { compileConstraint } from './compile-constraint.js'
+import type { CompileJob, CompileReply, TokenQuestion } from './compile-thread.js'
+import type { GrammarTokens } from './match/token-grammar.js'
+import { buildTokenTrie } from './match/token-trie.js'
+import { grammarLimits } from './refuse.js'
+
+const { constraint, size, endOfGeneration, texts, trie: given, answers } = workerData as CompileJob
+
+const send = (message: CompileReply | TokenQuestion): void => parentPort?.postMessage(message, [])
+
+/** Asks the engine's thread, which alone has the model, for the tokens that a grammar names. */
+function ask(name: string): readonly TokenId[] {
+  const before = Atomics.load(answers, 0)
+  send({ name })
+  Atomics.wait(answers, 0, before)
+  return receiveMessageOnPort(parentPort!)!.message as readonly TokenId[]
+}
+
+function compile(): CompileReply {
+  const known = new Map<string, readonly TokenId[]>()
+  const trie = given ?? buildTokenTrie(texts, (token) => !endOfGeneration.has(token))
+  const tokens: GrammarTokens = {
+    size,
+    endOfGeneration,
+    trie,
+    bytes: () => new Uint8Array(),
+    encode: (name) => entryOf(known, name, () => ask(name)),
+  }
+  const parsed = JSON.parse(constraint) as OutputConstraint
+  const grammar = compileConstraint(parsed, tokens, grammarLimits)
+  const first = grammar.mask(grammar.begin())
+  return { rules: grammar.rules, first, trie: given === undefined ? trie : undefined }
+}
+
+try {
+  send(compile())
+} catch (error) {
+  send({ problem: CllmError.from(error).serialize() })
+}
