@@ -117,7 +117,9 @@ t.test('what is wrong is named, with what would be right', (t) => {
     t.equal(error.code, 'invalid_policy')
     t.match(error.message, 'expected batching+order, of the batchings static, window, continuous')
     t.match(error.message, 'and the orders fcfs, priority, sjf')
-    t.same(error.details['valid'], policyNames.toSorted())
+    const { batchings, orders, policies } = error.details['valid'] as Record<string, string[]>
+    const pairs = batchings!.flatMap((one) => orders!.map((other) => `${one}+${other}`))
+    t.same([...pairs, ...policies!].toSorted(), policyNames.toSorted())
   }
   const unknown = failure('chunked+fcfs', { tokenBudgt: 3 })
   t.equal(unknown.code, 'invalid_policy')

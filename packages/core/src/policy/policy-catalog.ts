@@ -123,29 +123,25 @@ export class PolicyCatalog {
   }
 
   #unknown(name: string): CllmError {
-    const { names, batchings, orders } = this
-    const pairs = new Set(batchings.flatMap((a) => orders.map((b) => `${a.name}+${b.name}`)))
-    const whole = names.filter((policy) => !pairs.has(policy))
+    const { names } = this
+    const namesOf = (halves: readonly Definition<unknown>[]) => halves.map((half) => half.name)
+    const [batchings, orders] = [namesOf(this.batchings), namesOf(this.orders)]
+    const pairs = new Set(batchings.flatMap((a) => orders.map((b) => `${a}+${b}`)))
+    const policies = names.filter((policy) => !pairs.has(policy))
+    const halves = `the batchings ${batchings.join(', ')} and the orders ${orders.join(', ')}`
     const expected = [
-      ...(pairs.size === 0 ? [] : [`batching+order, ${listed(batchings, orders)}`]),
-      ...(whole.length === 0 ? [] : [`one of ${whole.join(', ')}`]),
+      ...(pairs.size === 0 ? [] : [`batching+order, of ${halves}`]),
+      ...(policies.length === 0 ? [] : [`one of ${policies.join(', ')}`]),
     ]
     const hint = expected.length === 0 ? 'none is registered' : `expected ${expected.join(', or ')}`
     const message = `There is no policy "${name}": ${hint}${didYouMean(name, names)}`
-    const details = { field: 'policy', policy: name, valid: names }
+    const details = { field: 'policy', policy: name, valid: { batchings, orders, policies } }
     return new CllmError('invalid_policy', message, { details })
   }
 }
 
 /** Errors that say by themselves which policy is wrong, and how. */
 const told: readonly string[] = ['invalid_policy', 'plugin_invalid']
-
-type Halves = readonly Definition<unknown>[]
-
-function listed(batchings: Halves, orders: Halves): string {
-  const names = (halves: Halves) => halves.map(({ name }) => name).join(', ')
-  return `of the batchings ${names(batchings)} and the orders ${names(orders)}`
-}
 
 const optionNames = ({ options }: Definition<unknown>): string[] =>
   Object.keys(options?.shape ?? {})

@@ -77,7 +77,7 @@ t.test('policies by name', async (t) => {
   t.match(error('turn'), {
     code: 'invalid_policy',
     message: `There is no policy "turn": ${expected}; did you mean "turns"?`,
-    details: { field: 'policy', valid: ['lottery', 'turns'] },
+    details: { field: 'policy', valid: { policies: ['lottery', 'turns'] } },
   })
   t.match(error('TURNS').message, `"TURNS": ${expected}; did you mean "turns"?`)
   for (const name of ['priority', '', '__proto__']) {
@@ -130,7 +130,9 @@ t.test('an order goes with every batching, whatever comes first', async (t) => {
     message:
       'There is no policy "chunked+sfj": expected batching+order, of the batchings chunked, static ' +
       'and the orders fcfs, sjf, or one of turns; did you mean "chunked+sjf"?',
-    details: { valid: names },
+    details: {
+      valid: { batchings: ['chunked', 'static'], orders: ['fcfs', 'sjf'], policies: ['turns'] },
+    },
   })
   t.equal(
     error('chunked+sjf', { aging: 'x', budget: 'y', agin: 1, toString: 1 }).message,

@@ -30,8 +30,8 @@ export const errorBodySchema = z.object({
   retry_after: z.number().optional(),
   code: z.string(),
   field: z.string().optional(),
-  /** The valid values, if they can be listed, such as names of policies or options of a policy. */
-  valid: z.array(z.unknown()).optional(),
+  /** The valid values, if they can be listed, such as options of a policy; of a policy's name, its parts' by kind. */
+  valid: z.union([z.array(z.unknown()), z.record(z.string(), z.array(z.string()))]).optional(),
 })
 
 /** An error in the native API's format: that of the original cLLM, plus a code and the field at fault. */
@@ -46,7 +46,7 @@ export function errorBody(error: CllmError): ErrorBody {
     ...wording(error),
     code: error.code,
     ...(field === undefined ? {} : { field }),
-    ...(Array.isArray(valid) ? { valid } : {}),
+    ...(valid !== undefined && { valid: valid as ErrorBody['valid'] }),
   }
 }
 

@@ -105,7 +105,7 @@ scheduler: { max_batch_size: 32, batch_timeout_ms: 500, request_timeout: 60.0 }
     t.match(await wrong.json(), {
       code: 'invalid_policy',
       error: /did you mean "chunked\+fcfs"/,
-      valid: /chunked\+fcfs/,
+      valid: { batchings: /chunked/, orders: /fcfs/, policies: [] },
     })
     const options = await put({ policy: 'chunked+fcfs', options: { tokenBudget: -1 } })
     t.equal(options.status, 400)
