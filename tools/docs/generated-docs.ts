@@ -4,6 +4,7 @@ import { renderErrorsDocs } from './render-errors-docs.js'
 import { renderModelsDocs } from './models/render-models-docs.js'
 import { renderStructuredOutputDocs } from './render-structured-output-docs.js'
 import { renderMetricsDocs } from './render-metrics-docs.js'
+import { renderPluginDocs } from './render-plugin-docs.js'
 import {
   renderFiguresPicture,
   renderGoodputPicture,
@@ -16,22 +17,26 @@ import { renderSchedulingDocs } from './render-scheduling-docs.js'
 export interface GeneratedPage {
   readonly file: URL
   readonly render: () => string | Promise<string>
+  /** Whether the rest of the page is written by hand. */
+  readonly isPart?: boolean
 }
 
 const folder = new URL('../../docs/', import.meta.url)
 const scheduling = new URL('scheduling.md', folder)
+const plugins = new URL('writing-a-plugin.md', folder)
 const defaults = new URL('defaults.md', folder)
 const measured = new URL('../../benchmarks/scheduling.md', import.meta.url)
 
 /** Every generated page. */
 export const generatedDocs: readonly GeneratedPage[] = [
   { file: new URL('configuration.md', folder), render: renderConfigurationDocs },
-  { file: defaults, render: () => renderDefaultsDocs(defaults) },
+  { file: defaults, render: () => renderDefaultsDocs(defaults), isPart: true },
   { file: new URL('errors.md', folder), render: renderErrorsDocs },
   { file: new URL('models.md', folder), render: renderModelsDocs },
   { file: new URL('structured-output.md', folder), render: renderStructuredOutputDocs },
   { file: new URL('metrics.md', folder), render: renderMetricsDocs },
-  { file: scheduling, render: () => renderSchedulingDocs(scheduling) },
+  { file: scheduling, render: () => renderSchedulingDocs(scheduling), isPart: true },
+  { file: plugins, render: () => renderPluginDocs(plugins), isPart: true },
   {
     file: new URL('images/policies-pauses.svg', folder),
     render: () => renderPausesPicture(measured),

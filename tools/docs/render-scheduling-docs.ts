@@ -41,8 +41,9 @@ const optionLines = (definitions: readonly Definition<unknown>[]): string[] => {
   })
 }
 
-const between = (page: string, begin: string, end: string, text: string): string => {
+/** A page with another text between two marks. */
+export function between(page: string, begin: string, end: string, text: string): string {
   const [from, to] = [page.indexOf(begin), page.indexOf(end)]
-  if (from < 0 || to < from) throw new Error(`docs/scheduling.md: expected ${begin} and ${end}`)
+  if (from < 0 || to < from) throw new Error(`expected ${begin} and ${end} in a page`)
   return `${page.slice(0, from + begin.length)}\n\n${text}\n${page.slice(to)}`
 }

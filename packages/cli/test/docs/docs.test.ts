@@ -10,7 +10,7 @@ import { generatedDocs } from '../../../../tools/docs/generated-docs.js'
 import { parse, walk } from './parse-tests.js'
 
 const root = new URL('../../../../', import.meta.url)
-const generated = new Set(generatedDocs.map(({ file }) => file.href))
+const generated = new Set(generatedDocs.flatMap((page) => (page.isPart ? [] : page.file.href)))
 
 /** The text of the README, the guides and the packages' READMEs, by path. */
 async function handWritten(): Promise<ReadonlyMap<string, string>> {

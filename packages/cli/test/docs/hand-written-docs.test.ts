@@ -228,7 +228,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'every plug-in of the page loads beside the others',
   ],
   [
-    'how it is registered, chosen and tested',
+    'what to write; `registerorder` … adds it, `testorder` … is its suite',
     'packages/cli/test/docs/plugin-docs.test.ts',
     'what the page names is there',
   ],

@@ -58,9 +58,12 @@ t.test('every plug-in of the page loads beside the others', async (t) => {
   )
   for (const name of plugins) {
     const used = tests.some((test) => files[test]?.includes(`./${name}`))
-    t.ok(used || name === 'count.js', `${name} is used by a test`)
+    t.ok(used || ['count.js', 'shelf.js'].includes(name), `${name} is used by a test`)
   }
   t.ok(registry.policyNames().includes('one-prompt+short-answers'))
+  const options = { signal: new AbortController().signal, onProgress() {} }
+  const fetched = await registry.modelSources().get('shelf')!.fetch('qwen', options)
+  t.match(fetched.path, /models.qwen\.gguf$/)
 })
 
 t.test('the protocol of the page is served', async (t) => {

@@ -18,33 +18,41 @@ export type RequestState =
  * Times are milliseconds of the engine's clock.
  */
 export interface SequenceView {
+  /** Unique. */
   readonly id: string
+  /** Such as `queued`, `decoding` or `preempted`. */
   readonly state: RequestState
+  /** When it came. */
   readonly arrival: number
   /** Higher is more urgent; default 0. */
   readonly priority: number
   /** When the first token is due, or undefined. */
   readonly deadline: number | undefined
+  /** Whose it is; default: `default`. */
   readonly tenant: string
+  /** Its conversation, if its client names one. */
   readonly session: string | undefined
-  /** Its program, recognised by session or prompt; default: none. */
+  /** Its program, by session or prompt; default: none. */
   readonly program?: ProgramView | undefined
+  /** Tokens of its prompt. */
   readonly promptTokens: number
   /** Tokens sampled so far. */
   readonly generatedTokens: number
+  /** Tokens that may be sampled. */
   readonly maxTokens: number
-  /** Tokens of prompt and output so far whose keys and values are in the slot; 0 while waiting. */
+  /** Tokens whose keys and values are in its slot; 0 while waiting. */
   readonly computedTokens: number
   /**
-   * Tokens to compute before the next one can be sampled: 1 while decoding, more in prefill. For a waiting request,
-   * without the tokens that a slot already holds; that look-up is cached until the slots change.
+   * Tokens before its next draw: 1 while decoding; waiting: without its cached prefix. That look-up is
+   * cached until the slots change.
    */
   readonly remainingTokens: number
   /** Only sequences of one group share a step. */
   readonly stepGroup: string | undefined
+  /** How often it lost its slot. */
   readonly preemptions: number
   /**
-   * The draft of its proposer, while it decodes; undefined: none. Made when it is first read, and cached until the next
+   * Guesses of its proposer, while it decodes; undefined: none. Made when it is first read, and cached until the next
    * token.
    */
   readonly draft?: DraftView | undefined
@@ -78,20 +86,19 @@ export interface WaitingView extends Iterable<SequenceView> {
 
 /** The state from which a policy plans. */
 export interface SchedulerState {
-  /** The engine's clock, in milliseconds; the only time a policy knows. */
+  /** The only clock. */
   readonly now: number
+  /** Requests without a slot. */
   readonly waiting: WaitingView
   /** Admitted requests, in the order of admission. */
   readonly running: readonly SequenceView[]
-  /**
-   * For a batching: admitted requests of other step groups, which wait while this group's step is computed. Absent:
-   * none.
-   */
+  /** Admitted requests of other step groups; absent: none. They wait during this group's step. */
   readonly delayed?: readonly SequenceView[]
-  /** Slots that can be given to requests; 0 while the shared pool has too few KV cells for one more. */
+  /** Slots to give; 0 while the shared pool is too full for one more. */
   readonly freeSlots: number
+  /** `slots`, `contextSize`, `batchSize` and more. */
   readonly limits: BackendLimits
-  /** The programs of the requests; absent: there are none. */
+  /** Programs of the requests; absent: none. */
   readonly programs?: ProgramsView | undefined
 }
 
