@@ -8,7 +8,7 @@ export * from './compare/machine-watch.js'
 export * from './compare/start-server.js'
 export * from './datasets/drawn-datasets.js'
 export * from './datasets/open-dataset.js'
-export { arrivals, traceTimes, type ArrivalOptions } from './load/jobs.js'
+export { arrivals, fillerWords, promptText, traceTimes, type ArrivalOptions } from './load/jobs.js'
 export * from './load/load-options.js'
 export * from './load/reach-target.js'
 export * from './load/run-load.js'
@@ -24,6 +24,7 @@ export {
   type RowChartOptions,
 } from './report/chart/row-chart.js'
 export * from './report/chrome-trace.js'
+export * from './report/csv.js'
 export * from './report/figures.js'
 export * from './report/html/html-report.js'
 export * from './report/run-result.js'
@@ -45,7 +46,6 @@ export {
 export * from './statistics/random.js'
 export * from './tune/candidates.js'
 export * from './tune/winner.js'
-export * from './workload/prompt-text.js'
 export {
   charactersPerToken,
   fitDataset,

@@ -4,6 +4,7 @@ import {
   blockMeans,
   chromeTrace,
   compareRuns,
+  csvOf,
   distributionOf,
   estimate,
   estimateRatio,
@@ -15,6 +16,7 @@ import {
   summarize,
   warningsOf,
 } from '@cllm/bench'
+import { parse } from 'csv-parse/sync'
 import * as fc from 'fast-check'
 import t, { type Test } from 'tap'
 
@@ -256,4 +258,24 @@ t.test('blocks', async (t) => {
     [4.5, 45],
   ])
   t.same(blockMeans(points.slice(0, 2), 3), points.slice(0, 2))
+})
+
+t.test('CSV: what is written is read back, and only what must be is quoted', async (t) => {
+  const rows = [
+    { name: 'a "b", c', ms: 1.5, none: undefined },
+    { name: 'two\nlines', ms: 0, none: null },
+  ]
+  const text = csvOf(rows)
+  t.equal(text, 'name,ms,none\n"a ""b"", c",1.5,\n"two\nlines",0,\n')
+  t.same(parse(text, { columns: true }), [
+    { name: 'a "b", c', ms: '1.5', none: '' },
+    { name: 'two\nlines', ms: '0', none: '' },
+  ])
+  const texts = fc.array(fc.tuple(fc.string({ unit: 'binary' }), fc.string()), { minLength: 1 })
+  fc.assert(
+    fc.property(texts, (values) => {
+      const written = csvOf(values.map(([a, b]) => ({ a, b })))
+      t.same(parse(written, { record_delimiter: '\n' }).slice(1), values)
+    }),
+  )
 })

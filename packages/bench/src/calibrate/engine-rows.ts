@@ -1,5 +1,6 @@
 import { mean, sampleStandardDeviation } from 'simple-statistics'
 import type { ModelInfo } from '@cllm/core'
+import { csvOf, type CsvRow } from '../report/csv.js'
 import type { ModelSettings } from './model-host.js'
 
 /** Times of one load: seconds per repetition. */
@@ -19,8 +20,6 @@ export interface RowContext extends Pick<ModelSettings, 'batchSize' | 'threads'>
   readonly contextSize: number
   readonly backend: string
 }
-
-type Row = Readonly<Record<string, string | number | readonly number[]>>
 
 /** Rows with llama-bench's fields: `pp` for the prompts, `tg` for the answers. */
 export function llamaBenchRows(all: readonly EngineTimes[], context: RowContext) {
@@ -80,14 +79,10 @@ const deviation = (values: readonly number[]) =>
   values.length < 2 ? 0 : sampleStandardDeviation([...values])
 
 /** Rows as `json`, `jsonl` or `csv`. */
-export function writeRows(rows: readonly Row[], format: 'json' | 'jsonl' | 'csv'): string {
+export function writeRows(rows: readonly CsvRow[], format: 'json' | 'jsonl' | 'csv'): string {
   if (format === 'json') return `${JSON.stringify(rows, undefined, 2)}\n`
   if (format === 'jsonl') return rows.map((row) => `${JSON.stringify(row)}\n`).join('')
-  const quoted = (value: unknown) => `"${String(value).replaceAll('"', '""')}"`
-  const names = Object.keys(rows[0] ?? {}).filter((name) => !name.startsWith('samples_'))
-  return [names, ...rows.map((row) => names.map((name) => quoted(row[name])))]
-    .map((cells) => `${cells.join(',')}\n`)
-    .join('')
+  return csvOf(rows.map(({ samples_ns: _ns, samples_ts: _ts, ...row }) => row))
 }
 
 /** llama-bench's table. */

@@ -33,21 +33,6 @@ export function readText(file: string): string {
 export const readJson = <T>(file: string, schema: z.ZodType<T>, expected?: string): T =>
   parseJson(readText(file), file, schema, expected)
 
-/**
- * A trace in the CSV format of Azure's LLM inference traces (Azure/AzurePublicDataset): `TIMESTAMP`,
- * `ContextTokens`, `GeneratedTokens`. Prompts share nothing.
- */
-export const azureTrace = (file: string): Dataset =>
-  listDataset('azure', azureItems(readText(file), file))
-
-/**
- * A trace in Mooncake's JSONL format (kvcache-ai/Mooncake): `timestamp` (ms), `input_length`,
- * `output_length`, `hash_ids`: one per 512-token block of the prompt. Equal ids become equal text, so
- * prefixes are shared as they were.
- */
-export const mooncakeTrace = (file: string): Dataset =>
-  listDataset('mooncake', mooncakeItems(readText(file), file))
-
 const question = z.object({ turns: z.array(z.string()).min(1) })
 
 /**
@@ -111,8 +96,8 @@ const formats: Readonly<Record<string, (file: string, options: SyntheticOptions)
   text: textDataset,
   sharegpt: shareGptDataset,
   'mt-bench': mtBenchDataset,
-  azure: azureTrace,
-  mooncake: mooncakeTrace,
+  azure: (file) => listDataset('azure', azureItems(readText(file), file)),
+  mooncake: (file) => listDataset('mooncake', mooncakeItems(readText(file), file)),
 }
 
 /** The values that `--dataset` accepts. */

@@ -12,7 +12,8 @@ interface Row {
 }
 
 /**
- * The requests in the text of an {@link azureTrace}.
+ * The requests in the text of a trace in the CSV format of Azure's LLM inference traces (Azure/AzurePublicDataset):
+ * `TIMESTAMP`, `ContextTokens`, `GeneratedTokens`. Prompts share nothing.
  *
  * @param file - its name, for messages
  * @throws `invalid_dataset`
@@ -91,7 +92,9 @@ const request = z.object({
 })
 
 /**
- * The requests in the text of a {@link mooncakeTrace}.
+ * The requests in the text of a trace in Mooncake's JSONL format (kvcache-ai/Mooncake): `timestamp` (ms), `input_length`,
+ * `output_length`, `hash_ids`: one per 512-token block of the prompt. Equal ids become equal text, so prefixes are shared
+ * as they were.
  *
  * @param file - its name, for messages
  * @throws `invalid_dataset`

@@ -11,16 +11,29 @@ export interface Figure {
   readonly of: (summary: Summary) => number | undefined
 }
 
-const latency = (
-  name: string,
-  key: 'ttftMs' | 'tpotMs' | 'itlMs' | 'e2eMs' | 'programMs' | 'aloneMs',
-  part: 'mean' | 'p50' | 'p90' | 'p95' | 'p99' | 'max',
-): Figure => ({
-  name: `${name} ${part}`,
-  unit: 'ms',
-  better: 'lower',
-  of: (summary) => summary[key]?.[part],
-})
+/** A summary's latencies by the names that readers know. */
+export const latencies = {
+  TTFT: 'ttftMs',
+  TPOT: 'tpotMs',
+  ITL: 'itlMs',
+  E2E: 'e2eMs',
+  program: 'programMs',
+  'chat beside': 'aloneMs',
+  'send lag': 'sendLagMs',
+} as const
+
+/** What is told of a latency. */
+export const parts = ['mean', 'p50', 'p90', 'p95', 'p99', 'max'] as const
+
+type Part = (typeof parts)[number]
+
+const latency = (name: keyof typeof latencies, ...of: readonly Part[]): Figure[] =>
+  of.map((part) => ({
+    name: `${name} ${part}`,
+    unit: 'ms',
+    better: 'lower',
+    of: (summary) => summary[latencies[name]]?.[part],
+  }))
 
 const rate = (name: string, unit: string, of: Figure['of']): Figure => {
   return { name, unit, better: 'higher', of }
@@ -31,19 +44,28 @@ export const figures: readonly Figure[] = [
   rate('output', 'tokens/s', (summary) => summary.outputTokensPerSecond),
   rate('requests', '/s', (summary) => summary.requestsPerSecond),
   rate('goodput', '/s', (summary) => summary.goodput?.requestsPerSecond),
-  latency('TTFT', 'ttftMs', 'p50'),
-  latency('TTFT', 'ttftMs', 'p99'),
-  latency('ITL', 'itlMs', 'p50'),
-  latency('ITL', 'itlMs', 'p99'),
-  latency('ITL', 'itlMs', 'max'),
-  latency('TPOT', 'tpotMs', 'mean'),
-  latency('E2E', 'e2eMs', 'p50'),
-  latency('E2E', 'e2eMs', 'p99'),
-  latency('program', 'programMs', 'mean'),
-  latency('program', 'programMs', 'p99'),
-  latency('chat beside', 'aloneMs', 'mean'),
-  latency('chat beside', 'aloneMs', 'p99'),
+  ...latency('TTFT', 'p50', 'p99'),
+  ...latency('ITL', 'p50', 'p99', 'max'),
+  ...latency('TPOT', 'mean'),
+  ...latency('E2E', 'p50', 'p99'),
+  ...latency('program', 'mean', 'p99'),
+  ...latency('chat beside', 'mean', 'p99'),
 ]
+
+/** Numbers by their names in tables; those that were not measured are undefined. */
+export type Numbers = Readonly<Record<string, number | undefined>>
+
+/** The names of the numbers that were measured in one of several runs. */
+export const measuredOf = (all: readonly Numbers[]): string[] =>
+  Object.keys(all[0] ?? {}).filter((name) => all.some((one) => one[name] !== undefined))
+
+/** The numbers of a summary. */
+export const numbersOf = (summary: Summary): Numbers => ({
+  ok: summary.requests.ok,
+  failed: summary.requests.failed,
+  ...Object.fromEntries(figures.map(({ name, unit, of }) => [`${name} ${unit}`, of(summary)])),
+  'Jain index of tenants': summary.jain,
+})
 
 /** The texts that are there: those whose condition holds. */
 export const textsOf = (...texts: readonly (string | false)[]): string[] =>

@@ -1,22 +1,27 @@
-import { type Distribution, estimate } from '../statistics/statistics.js'
-import { figures, formatEstimate, formatNumber, textsOf } from './figures.js'
+import { estimate } from '../statistics/statistics.js'
+import {
+  figures,
+  formatEstimate,
+  formatNumber,
+  latencies,
+  measuredOf,
+  type Numbers,
+  numbersOf,
+  parts,
+  textsOf,
+} from './figures.js'
 import { loadName, type RunResult } from './run-result.js'
 import type { ComparedLoad, Ratio } from '../compare/compare-runs.js'
 import Table from 'cli-table3'
 
-const parts = ['mean', 'p50', 'p90', 'p95', 'p99', 'max'] as const
-
 /** A run as text for the terminal. */
 export function runTable({ summary, target, load, repeat, warnings, failures }: RunResult): string {
-  const row = (name: string, values: Distribution | undefined) =>
-    values === undefined ? [] : [[name, ...parts.map((part) => formatNumber(values[part]))]]
-  const rows = [
-    ...row('TTFT ms', summary.ttftMs),
-    ...row('TPOT ms', summary.tpotMs),
-    ...row('ITL ms', summary.itlMs),
-    ...row('E2E ms', summary.e2eMs),
-    ...row('send lag ms', summary.sendLagMs),
-  ]
+  const rows = Object.entries(latencies).flatMap(([name, key]) => {
+    const values = summary[key]
+    return values === undefined
+      ? []
+      : [[`${name} ms`, ...parts.map((part) => formatNumber(values[part]))]]
+  })
   const { goodput } = summary
   const lines = textsOf(
     `${target.name}, ${loadName(load)}, run ${repeat}`,
@@ -47,12 +52,29 @@ function requestLine(requests: RunResult['summary']['requests']): string {
 export function repeatTable(runs: readonly RunResult[]): string {
   const [first] = runs
   if (first === undefined || runs.length < 2) return ''
-  const rows = figures.flatMap(({ name, unit, of }) => {
-    const values = runs.flatMap(({ summary }) => of(summary) ?? [])
-    return values.length > 0 ? [[`${name} ${unit}`, formatEstimate(estimate(values))]] : []
-  })
-  const table = textTable(['', 'mean (95 % interval)'], rows)
+  const all = runs.map(({ summary }) => numbersOf(summary))
+  const table = numbersTable([['mean (95 % interval)', all]])
   return `${first.target.name}, ${loadName(first.load)}, ${runs.length} runs\n${table}\n\n`
+}
+
+/**
+ * A row for each name, and a column for each number that was measured; of a single name, a row for each number. Of
+ * several runs, each number is the mean with its 95 % interval.
+ */
+export function numbersTable(runs: readonly (readonly [string, readonly Numbers[]])[]): string {
+  const known = measuredOf(runs.flatMap(([, own]) => own))
+  const cell = (values: readonly number[]): string => {
+    const areSame = values.every((value) => value === values[0])
+    return areSame ? formatNumber(values[0]) : formatEstimate(estimate(values))
+  }
+  const lines = runs.map(([name, own]) => [
+    name,
+    ...known.map((number) => cell(own.flatMap((one) => one[number] ?? []))),
+  ])
+  const table = [['', ...known], ...lines]
+  const turned = table[0]!.map((_, column) => table.map((line) => line[column]!))
+  const [head = [], ...rows] = runs.length === 1 ? turned : table
+  return textTable(head, rows)
 }
 
 const words = {

@@ -2,10 +2,9 @@ import type { ReportContent } from '../report/html/html-report.js'
 import { lengthsInWords } from '../report/html/plots.js'
 import { loadName, type MeasuredRun, schemaVersion } from '../report/run-result.js'
 import type { SimulatedRun, SimulationResult, SimulationSetup } from './simulate-policy.js'
-import { writeRows } from '../calibrate/engine-rows.js'
-import { figures, formatEstimate, formatNumber, textsOf } from '../report/figures.js'
-import { textTable } from '../report/tables.js'
-import { estimate, groupBy } from '../statistics/statistics.js'
+import { formatNumber, type Numbers, numbersOf, textsOf } from '../report/figures.js'
+import { numbersTable } from '../report/tables.js'
+import { groupBy } from '../statistics/statistics.js'
 
 /** What a report and a timeline show of policies under one load: each policy stands for a target. */
 export function simulationContent(simulated: readonly SimulatedRun[]): ReportContent {
@@ -76,29 +75,23 @@ export function simulationHead(setup: SimulationSetup): string {
 }
 
 /** The numbers of a result, in their order; those that were not measured are undefined. */
-const numbers: Readonly<Record<string, (result: SimulationResult) => number | undefined>> = {
-  ok: ({ summary }) => summary.requests.ok,
-  failed: ({ summary }) => summary.requests.failed,
-  ...Object.fromEntries(
-    figures.map(({ name, unit, of }) => [
-      `${name} ${unit}`,
-      ({ summary }: SimulationResult) => of(summary),
-    ]),
-  ),
-  'Jain index of tenants': ({ summary }) => summary.jain,
-  'prompt tokens reused %': ({ summary: { cachedTokens, promptTokens } }) =>
-    promptTokens > 0 ? (100 * cachedTokens) / promptTokens : undefined,
-  'prompt tokens computed': ({ summary: { cachedTokens, promptTokens } }) =>
-    promptTokens > 0 ? promptTokens - cachedTokens : undefined,
-  preemptions: ({ preemptions }) => preemptions,
-  'models swapped': ({ swaps }) => swaps,
-  'draft tokens accepted %': ({ acceptedTokens, draftTokens }) =>
-    draftTokens > 0 ? (100 * acceptedTokens) / draftTokens : undefined,
-  'draft tokens verified': ({ acceptance, draftTokens }) =>
-    acceptance === undefined ? undefined : draftTokens,
-  'busy %': ({ utilization }) => 100 * utilization,
-  'simulated s': ({ summary }) => summary.durationMs / 1000,
-  'real s': ({ wall_ms: wallMs }) => wallMs / 1000,
+export function simulatedNumbers(result: SimulationResult): Numbers {
+  const { summary, draftTokens, acceptance } = result
+  const { cachedTokens, promptTokens } = summary
+  const hasPrompts = promptTokens > 0
+  return {
+    ...numbersOf(summary),
+    'prompt tokens reused %': hasPrompts ? (100 * cachedTokens) / promptTokens : undefined,
+    'prompt tokens computed': hasPrompts ? promptTokens - cachedTokens : undefined,
+    preemptions: result.preemptions,
+    'models swapped': result.swaps,
+    'draft tokens accepted %':
+      draftTokens > 0 ? (100 * result.acceptedTokens) / draftTokens : undefined,
+    'draft tokens verified': acceptance === undefined ? undefined : draftTokens,
+    'busy %': 100 * result.utilization,
+    'simulated s': summary.durationMs / 1000,
+    'real s': result.wall_ms / 1000,
+  }
 }
 
 /**
@@ -106,22 +99,8 @@ const numbers: Readonly<Record<string, (result: SimulationResult) => number | un
  * several seeds, each number is the mean with its 95 % interval.
  */
 export function simulationTable(results: readonly SimulationResult[]): string {
-  const byName = groupBy(results, nameOf)
-  const known = Object.entries(numbers).filter(([, of]) =>
-    results.some((one) => of(one) !== undefined),
-  )
-  const cell = (of: (typeof numbers)[string], all: readonly SimulationResult[]): string => {
-    const values = all.flatMap((one) => of(one) ?? [])
-    const areSame = values.every((value) => value === values[0])
-    return areSame ? formatNumber(values[0]) : formatEstimate(estimate(values))
-  }
-  const lines = [
-    ['', ...known.map(([name]) => name)],
-    ...[...byName].map(([name, all]) => [name, ...known.map(([, of]) => cell(of, all))]),
-  ]
-  const turned = lines[0]!.map((_, column) => lines.map((line) => line[column]!))
-  const [head = [], ...rows] = byName.size === 1 ? turned : lines
-  const table = textTable(head, rows)
+  const byName = [...groupBy(results, nameOf)]
+  const table = numbersTable(byName.map(([name, own]) => [name, own.map(simulatedNumbers)]))
   const notes = results.flatMap((one) => [
     ...Object.entries(one.failures).map(
       ([kind, text]) => `${nameOf(one)}: failed with ${kind}: ${text}\n`,
@@ -129,17 +108,6 @@ export function simulationTable(results: readonly SimulationResult[]): string {
     ...one.warnings.map((warning) => `${nameOf(one)}: warning: ${warning}\n`),
   ])
   return `${table}\n${[...new Set(notes)].join('')}\n`
-}
-
-/** The same as CSV, a line for each policy and seed; of what was not measured, the cell is empty. */
-export function simulationCsv(results: readonly SimulationResult[]): string {
-  const rows = results.map((one) => ({
-    policy: one.policy,
-    options: JSON.stringify(one.policyOptions),
-    seed: one.seed,
-    ...Object.fromEntries(Object.entries(numbers).map(([name, of]) => [name, of(one) ?? ''])),
-  }))
-  return writeRows(rows, 'csv')
 }
 
 /** A policy's name with its options. */

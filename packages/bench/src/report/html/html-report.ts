@@ -1,7 +1,7 @@
 import { chartStyle, readStyle } from '../chart/row-chart.js'
 import { escapeHtml } from '../chart/frame.js'
 import type { ComparedLoad, CompareResult, Ratio } from '../../compare/compare-runs.js'
-import { type Figure, figures, formatNumber, textsOf } from '../figures.js'
+import { figures, formatNumber, measuredOf, numbersOf, textsOf } from '../figures.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
 import {
   ganttPlot,
@@ -133,22 +133,15 @@ function requests(runs: readonly MeasuredRun[]): string[] {
   })
 }
 
-/** The head of a column. */
-const columnOf = ({ name, unit }: Figure) => `${name} ${unit}`
-
 /** A row for each run and a column for each figure that was measured. */
 function figuresTable(runs: readonly MeasuredRun[]): string {
-  const results = runs.map(({ result }) => result)
-  const shown = figures.filter(({ of }) => results.some(({ summary }) => of(summary) !== undefined))
-  const hasFailed = results.some(({ summary }) => summary.requests.failed > 0)
-  const head = ['', 'ok', ...(hasFailed ? ['failed'] : []), ...shown.map(columnOf)]
+  const all = runs.map(({ result }) => numbersOf(result.summary))
+  const shown = measuredOf(all.map((one) => ({ ...one, failed: one.failed || undefined })))
   return htmlTable(
-    head,
-    results.map((result) => [
+    ['', ...shown],
+    runs.map(({ result }, at) => [
       runName(result),
-      formatNumber(result.summary.requests.ok),
-      ...(hasFailed ? [formatNumber(result.summary.requests.failed)] : []),
-      ...shown.map(({ of }) => formatNumber(of(result.summary))),
+      ...shown.map((name) => formatNumber(all[at]?.[name])),
     ]),
   )
 }
@@ -164,7 +157,7 @@ function comparedTable({ figures: values, ratios }: ComparedLoad): string {
       withRatio(formatNumber(own[name]?.mean), ratios[target]?.[name]),
     ),
   ])
-  return htmlTable(['', ...shown.map(columnOf)], rows)
+  return htmlTable(['', ...shown.map(({ name, unit }) => `${name} ${unit}`)], rows)
 }
 
 function withRatio(text: string, ratio: Ratio | undefined): Cell {

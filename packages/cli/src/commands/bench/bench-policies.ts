@@ -3,18 +3,9 @@ import { defineCommand } from '../command.js'
 import { modelHost } from './model-host.js'
 import { compareTargets } from './measure-targets.js'
 import { many, wrong } from '../flags.js'
-import { compareFlags, readLoads } from './flags/load.js'
+import { compareFlags, loadFlags, readLoads } from './flags/load.js'
 import { modelFlags, readModel } from './flags/target.js'
 import { readPolicies } from './flags/simulation.js'
-
-const {
-  target: _target,
-  api: _api,
-  'api-key': _key,
-  'start-timeout': _timeout,
-  connections: _connections,
-  ...loads
-} = compareFlags
 
 /** `cllm bench policies` */
 export const run = defineCommand({
@@ -24,8 +15,9 @@ Serves a model like \`cllm serve\`, with speculation and saved states, and measu
 HTTP under the same load, one after another; the engine switches to a policy before its run. Ratios
 are relative to the first policy. The report shows the composition of the engine's steps.`,
   flags: {
-    ...loads,
+    ...loadFlags,
     ...modelFlags,
+    rounds: compareFlags.rounds,
     policy: many('NAME', 'At least two; options as NAME:{JSON}; the first is the baseline'),
     plugin: many('NAME', 'Package or path of a plugin that adds policies'),
   },
@@ -37,7 +29,7 @@ are relative to the first policy. The report shows the composition of the engine
     if (first === undefined || policies.length < 2) throw wrong('--policy: expected two or more')
     if (new Set(flags.policy).size < policies.length)
       throw wrong('--policy: a policy is given twice')
-    const all = readLoads({ ...flags, api: [], 'api-key': undefined, connections: undefined })
+    const loads = readLoads(flags)
     const watch = new MachineWatch()
     const settings = { ...readModel({ ...flags, policy: first.policy }), asServed: true }
     const { url, client, close } = await host.serve(settings)
@@ -53,7 +45,7 @@ are relative to the first policy. The report shows the composition of the engine
       const comparison = {
         title: `cllm bench policies: ${settings.model}`,
         targets,
-        loads: all,
+        loads,
         watch,
         around: async ({ name }: { readonly name: string }, run: () => Promise<MeasuredRun>) => {
           const { policy, policyOptions } = policies.find((one) => one.name === name) ?? first

@@ -19,7 +19,7 @@ import {
 } from '@cllm/bench'
 import { entryOf } from '@cllm/core'
 import type { CommandIo } from '../command.js'
-import { progressBar, exitCodeOf, writeFiles } from './output.js'
+import { type FileFlag, progressBar, exitCodeOf, writeFiles } from './output.js'
 import type { Values } from '../flags.js'
 import type { compareFlags } from './flags/load.js'
 
@@ -62,7 +62,7 @@ function firstItem({ dataset, requests }: LoadOptions, repeat: number): number {
   return isList ? (repeat - 1) * (requests ?? 0) : 0
 }
 
-type CompareFlag = 'json' | 'rounds' | 'slo' | 'warmup' | 'pause' | 'report' | 'trace'
+type CompareFlag = 'json' | 'rounds' | 'slo' | 'warmup' | 'pause' | FileFlag
 
 /** The targets to compare, and their loads. */
 interface Comparison {

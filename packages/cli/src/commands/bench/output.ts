@@ -1,16 +1,35 @@
 import { writeFile } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
-import { chromeTrace, htmlReport, type ReportContent, type Stopped } from '@cllm/bench'
+import {
+  chromeTrace,
+  htmlReport,
+  type ReportContent,
+  requestsCsv,
+  type Run,
+  runsCsv,
+  type Stopped,
+} from '@cllm/bench'
 import { terminalBar } from '../../process/terminal.js'
 import type { Output } from '../command.js'
+import type { LoadFlagValues } from './flags/load.js'
 
-/** Writes the report and the timeline, each if its flag is given. */
+/** The flags that name a file for results. */
+export type FileFlag = 'csv' | 'requests-csv' | 'report' | 'trace'
+
+/**
+ * Writes the report, the timeline and the tables, each if its flag is given.
+ *
+ * @param runs - those in the tables; default: those in the report
+ */
 export async function writeFiles(
   content: ReportContent,
-  { report, trace }: { readonly report: string | undefined; readonly trace: string | undefined },
+  { report, trace, csv, 'requests-csv': requests }: Pick<LoadFlagValues, FileFlag>,
+  runs: readonly Run[] = content.runs,
 ): Promise<void> {
   if (report !== undefined) await writeText(report, htmlReport(content))
   if (trace !== undefined) await writeText(trace, JSON.stringify(chromeTrace(content.runs)))
+  if (csv !== undefined) await writeText(csv, runsCsv(runs))
+  if (requests !== undefined) await writeText(requests, requestsCsv(runs))
 }
 
 /**

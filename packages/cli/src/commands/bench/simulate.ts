@@ -2,16 +2,16 @@ import {
   readRecording,
   type SimulatedRun,
   simulatePolicy,
-  simulationCsv,
   simulationContent,
   simulationHead,
   type SimulationResult,
   simulationTable,
 } from '@cllm/bench'
 import { policiesOf } from '../../plugins/load-registry.js'
-import { exitCodeOf, writeFiles, writeText } from './output.js'
+import { exitCodeOf, writeFiles } from './output.js'
 import { defineCommand } from '../command.js'
 import { many, one, toggle, integer } from '../flags.js'
+import { loadFlags } from './flags/load.js'
 import { readPolicies, readSimulation, simulationFlags } from './flags/simulation.js'
 
 /** `cllm simulate` */
@@ -30,9 +30,10 @@ the duration of each step. The same flags give the same result.`,
       integer(1, 1000),
       '1',
     ),
-    csv: one('FILE', 'Write the results as CSV, a line for each policy and seed'),
-    report: one('FILE', 'Write a self-contained HTML report'),
-    'trace-out': one('FILE', 'Write a timeline for Perfetto or chrome://tracing'),
+    csv: loadFlags.csv,
+    'requests-csv': loadFlags['requests-csv'],
+    report: loadFlags.report,
+    'trace-out': loadFlags.trace,
   },
   ending: `
 Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 interrupted.
@@ -54,7 +55,6 @@ Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 int
     }
     const results = runs.map((run) => run.result)
     if (!flags.json) io.stdout.write(simulationTable(results))
-    if (flags.csv !== undefined) await writeText(flags.csv, simulationCsv(results))
     const isSame = results.every(
       (one, at) => at % flags.seeds === 0 || figuresOf(one) === figuresOf(results[at - 1]),
     )
@@ -62,8 +62,7 @@ Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 int
     const isWhole = flags.seeds > 1 && !io.signal.aborted
     if (isWhole && isSame) io.stderr.write('note: every seed gave the same figures\n')
     const first = runs.filter(({ result }) => result.seed === flags.seed)
-    const files = { report: flags.report, trace: flags['trace-out'] }
-    await writeFiles(simulationContent(first), files)
+    await writeFiles(simulationContent(first), { ...flags, trace: flags['trace-out'] }, runs)
     const stopped = io.signal.aborted ? 'interrupted' : null
     return exitCodeOf(runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped })))
   },

@@ -6,6 +6,7 @@ import {
   paretoFront,
   policyYaml,
   ranked,
+  runsCsv,
   schemaVersion,
   simulatePolicy,
   simulationHead,
@@ -16,8 +17,9 @@ import {
 } from '@cllm/bench'
 import { defineCommand } from '../command.js'
 import { modelHost } from './model-host.js'
-import { exitCode, progressBar } from './output.js'
+import { exitCode, progressBar, writeText } from './output.js'
 import { many, one, toggle, wrong, integer } from '../flags.js'
+import { loadFlags } from './flags/load.js'
 import { modelFlags } from './flags/target.js'
 import { readPolicies, readSimulation, simulationFlags } from './flags/simulation.js'
 
@@ -38,6 +40,7 @@ the YAML of the best one.`,
     'confirm-requests': one('N', 'Requests per policy and round with --confirm', integer(1), '50'),
     threads: modelFlags.threads,
     gpu: modelFlags.gpu,
+    csv: loadFlags.csv,
     json: toggle('One JSON line and nothing else'),
   },
   async run({ flags }, io, openHost: typeof modelHost = modelHost) {
@@ -61,6 +64,8 @@ the YAML of the best one.`,
     const best = [...inOrder].slice(0, keep)
     const second =
       requests === setup.load.requests ? best : await simulateAll(best, setup, 'whole load')
+    const tried = [...new Set([...first, ...second])].map((result) => ({ result }))
+    if (flags.csv !== undefined) await writeText(flags.csv, runsCsv(tried))
     if (io.signal.aborted) return exitCode.interrupted
     const front = paretoFront(second)
     const { confirm: model, threads, gpu } = flags

@@ -10,6 +10,7 @@ import {
   readCosts,
 } from '@cllm/bench'
 import { type Script, scriptedServer } from '../../../../bench/test/scripted-server.js'
+import { readCsv } from '../../../../bench/test/read-csv.js'
 import { LocalEngineClient } from '@cllm/host'
 import { PluginRegistry, createEngine, systemRandom } from '@cllm/core'
 import { FakeBackend } from '@cllm/testing'
@@ -116,7 +117,7 @@ t.test('serve: tables, report and timeline', async (t) => {
     /goodput 0 requests\/s, 0 % of all/,
     /Jain index of 2 tenants 0\.\d+|Jain index of 2 tenants 1/,
     /2 runs\n/,
-    /output tokens\/s │ +[\d.,]+ \(-?[\d.,]+ to [\d.,]+\)/,
+    /output tokens\/s +│ +[\d.,]+ \(-?[\d.,]+ to [\d.,]+\)/,
   ]) {
     t.match(text, part)
   }
@@ -135,6 +136,45 @@ t.test('serve: tables, report and timeline', async (t) => {
   }
   t.equal(traceEvents.filter(({ name }) => name.startsWith('request ')).length, 12)
   t.ok(traceEvents.every(({ ph, dur }) => ph === 'M' || dur! >= 0))
+})
+
+t.test('serve and compare: the figures of runs and of requests as CSV', async (t) => {
+  const server = await served(t, { gapMs: 2 })
+  const folder = t.testdir({ 'runs.csv': 'of an earlier run' })
+  const [csv, every] = [join(folder, 'runs.csv'), join(folder, 'requests.csv')]
+  const tables = ['--csv', csv, '--requests-csv', every]
+  const load = ['--concurrency', '1,2', '--seed', '3', '--slo', 'ttft:5s', ...small]
+  const output = commandIo()
+  const argv = ['--target', server.url, '--repeats', '2', '--json', ...load, ...tables]
+  t.equal(await benchServe(argv, output), 0)
+  const printed = linesOf<RunResult>(output.written.stdout)
+  const [rows, requests] = [await readCsv(csv), await readCsv(every)]
+  t.same(
+    rows.map((row) => [row['clients'], row['run'], row['requests'], row['goodput %']]),
+    [1, 2].flatMap((clients) => [1, 2].map((run) => [`${clients}`, `${run}`, '6', '100'])),
+  )
+  for (const [at, { summary }] of printed.entries()) {
+    const row = rows[at] ?? {}
+    t.equal(Number(row['output tokens/s']), summary.outputTokensPerSecond)
+    t.equal(Number(row['E2E p95 ms']), summary.e2eMs?.p95)
+    const own = requests.filter(
+      ({ clients, run }) => clients === row['clients'] && run === row['run'],
+    )
+    t.equal(own.length, 6)
+    t.equal(Math.max(...own.map((one) => Number(one['TTFT ms']))), summary.ttftMs?.max)
+    t.match(own[5], { target: row['target'], request: '5', outcome: 'ok', 'output tokens': '4' })
+  }
+  const targets = ['--target', `a=${server.url}`, '--target', `b=${server.url}`]
+  t.equal(await benchCompare([...targets, '--rounds', '1', ...load, ...tables], commandIo()), 0)
+  const compared = await readCsv(csv)
+  t.same(
+    compared.map(({ target, clients }) => `${target} ${clients}`),
+    ['a 1', 'b 1', 'a 2', 'b 2'],
+  )
+  t.equal((await readCsv(every)).length, 4 * 6)
+  const nowhere = ['--csv', join(folder, 'none', 'runs.csv')]
+  const lost = benchServe(['--target', server.url, ...load, ...nowhere], commandIo())
+  await t.rejects(lost, { code: 'invalid_configuration', message: /cannot be written/ })
 })
 
 t.test('serve: every field of the JSON is documented', async (t) => {
@@ -367,11 +407,17 @@ t.test('tune finds a policy and says how to use it', async (t) => {
   t.equal(code, 0)
   t.match(stdout, '3 tried; not beaten by any other:')
   t.match(stdout, /scheduler:\n {2}policy: (chunked|continuous)\+fcfs\n/)
-  const json = await run(...argv, '--json')
+  const csv = join(t.testdir(), 'tried.csv')
+  const json = await run(...argv, '--json', '--csv', csv)
   const { front, yaml } = JSON.parse(json.stdout) as { front: SimulationResult[]; yaml: string }
   t.not(front[0]?.policy, 'static+fcfs')
   t.match(yaml, front[0]?.policy)
   t.equal(front[0]?.requests, 80)
+  t.same(
+    (await readCsv(csv)).map(({ policy, requests }) => `${policy} ${requests}`).toSorted(),
+    ['chunked', 'continuous', 'static'].flatMap((name) => [`${name}+fcfs 30`, `${name}+fcfs 80`]),
+    'each candidate, with a part of the load and with all of it',
+  )
   await t.rejects(run('--rate', '1'), { message: /--slo is missing/ })
 })
 

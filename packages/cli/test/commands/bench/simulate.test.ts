@@ -7,6 +7,7 @@ import type { Recording } from '@cllm/core'
 import { createPolicy } from '@cllm/scheduler'
 import { builtInMachines, type MachineModel, recordedMachine } from '@cllm/simulation'
 import { run as simulate } from '../../../src/commands/bench/simulate.js'
+import { readCsv } from '../../../../bench/test/read-csv.js'
 import { commandIo } from '../../inside.js'
 
 const run = async (argv: string[]) => {
@@ -217,23 +218,29 @@ t.test('open loop, tenants, report and timeline', async (t) => {
 })
 
 t.test('several seeds and policies: a row for each policy, with intervals, and CSV', async (t) => {
-  const csv = join(t.testdir(), 'r.csv')
+  const folder = t.testdir()
+  const [csv, every] = [join(folder, 'r.csv'), join(folder, 'q.csv')]
   const load = ['--rate', '20', '--requests', '40', '--output-len', '8', '--seed', '5']
   const named = ['--policy', 'chunked+fcfs', '--policy', 'chunked+sjf']
-  const { stdout, stderr } = await run([...load, ...named, '--seeds', '3', '--csv', csv])
+  const tables = ['--csv', csv, '--requests-csv', every]
+  const { stdout, stderr } = await run([...load, ...named, '--seeds', '3', ...tables])
   t.equal(stderr, '')
   t.match(stdout, /│ chunked\+fcfs +│ +40 │ +0 │ +[\d.,]+ \([\d.,]+ to [\d.,]+\) │/)
-  const [head = '', ...rows] = (await readFile(csv, 'utf8')).trim().split('\n')
-  t.match(head, /^policy,options,seed,ok,failed,output tokens\/s,/)
+  const rows = await readCsv(csv)
   t.same(
-    rows.map((row) => row.split(',').slice(0, 4).join(' ').replaceAll('"', '')),
-    ['fcfs', 'sjf'].flatMap((order) => [5, 6, 7].map((seed) => `chunked+${order} {} ${seed} 40`)),
+    rows.map((row) => [row['policy'], row['options'], row['rate /s'], row['seed'], row['ok']]),
+    ['fcfs', 'sjf'].flatMap((order) =>
+      ['5', '6', '7'].map((seed) => [`chunked+${order}`, '{}', '20', seed, '40']),
+    ),
   )
-  t.equal(
-    new Set(rows.slice(0, 3).map((row) => row.split(',')[5])).size,
-    3,
-    'each seed is another load',
-  )
+  t.equal(new Set(rows.slice(0, 3).map((row) => row['TTFT p90 ms'])).size, 3, 'each seed differs')
+  t.ok(rows.every((row) => Number(row['busy %']) > 0))
+  const requests = await readCsv(every)
+  t.equal(requests.length, 2 * 3 * 40)
+  const own = requests.filter((one) => one['policy'] === 'chunked+sjf' && one['seed'] === '6')
+  t.same([...new Set(own.map((one) => one['outcome']))], ['ok'])
+  const worst = Math.max(...own.map((one) => Number(one['E2E ms'])))
+  t.equal(worst, Number(rows[4]?.['E2E max ms']), 'both files tell the same')
   const same = await run(['--trace', files(t).azure, ...named, '--seeds', '2'])
   t.match(same.stderr, /^note: every seed gave the same figures/)
   const interrupted = commandIo(AbortSignal.abort())

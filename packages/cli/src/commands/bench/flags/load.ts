@@ -48,11 +48,16 @@ export const datasetFlags = {
   tenants: one('SPEC', 'Tenants: a number, or weights such as big=3,small=1', parseTenants),
 } as const
 
-/** The flags that describe a load and its report, for every command that generates load. */
-export const loadFlags = {
+/** The flags that say how a server is asked. */
+export const targetFlags = {
   api: many('NAME', `${[...apis.keys()].join(', ')} (default cllm)`),
   model: one('NAME', 'Model to request (default: the first that the server lists)'),
   'api-key': one('KEY', 'Bearer token (default: $CLLM_BENCH_API_KEY)'),
+  connections: one('KIND', 'reuse, or new for a connection per request', word('reuse', 'new')),
+} as const
+
+/** The flags that describe a load and its report, for every command that generates load. */
+export const loadFlags = {
   concurrency: one(
     'N,…',
     'Closed loop: number of clients; one run per value (default 1,8)',
@@ -81,11 +86,12 @@ export const loadFlags = {
   'own-calls': toggle("Carry on the model's own calls, not the dataset's; see --allow-eos"),
   'extra-body': one('JSON', 'Further fields for every request body', parseObject, {}),
   timeout: one('TIME', 'Time after which a request fails', duration, '10m'),
-  connections: one('KIND', 'reuse, or new for a connection per request', word('reuse', 'new')),
   pause: one('TIME', 'Pause between runs', duration, '500ms'),
   seed: one('N', 'Same seed, same requests (default: random, printed)', integer(0, 2 ** 32 - 1)),
   slo: one('SPEC', 'Goodput limits: ttft:500ms,itl:100ms,tpot:…,e2e:…', parseSlo, {}),
   json: toggle('One JSON line per run on stdout and nothing else'),
+  csv: one('FILE', 'Write a CSV line for each run'),
+  'requests-csv': one('FILE', 'Write a CSV line for each request'),
   report: one('FILE', 'Write a self-contained HTML report'),
   trace: one('FILE', 'Write a timeline for Perfetto or chrome://tracing'),
 } as const
@@ -93,6 +99,7 @@ export const loadFlags = {
 /** The flags of `cllm bench serve`. */
 export const serveFlags = {
   target: one('URL', 'The server, without the path of its API', url),
+  ...targetFlags,
   ...loadFlags,
   repeats: one(
     'N',
@@ -105,8 +112,9 @@ export const serveFlags = {
 /** The flags of `cllm bench compare`. */
 export const compareFlags = {
   target: many('NAME=WHAT', 'A URL, or cmd:COMMAND with {port} in it; at least two'),
-  ...loadFlags,
+  ...targetFlags,
   api: many('[NAME=]API', 'For all targets, or NAME=API for one; the APIs of `cllm bench serve`'),
+  ...loadFlags,
   rounds: one('N', 'Runs of each load per target', integer(1, 1000), '5'),
   'start-timeout': one('TIME', 'Time limit for a started command to answer', duration, '2m'),
 } as const

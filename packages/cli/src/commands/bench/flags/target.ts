@@ -1,6 +1,6 @@
 import { agentFor, apis, type Connections, type Target, type ModelSettings } from '@cllm/bench'
 import { wrong, one, type Values, integer, word } from '../../flags.js'
-import type { LoadFlagValues } from './load.js'
+import type { LoadFlagValues, targetFlags } from './load.js'
 
 /**
  * Creates a target from flags.
@@ -12,8 +12,7 @@ export function readTarget(
   { name, url }: Pick<Target, 'name' | 'url'>,
   apiName: string,
   connections: Connections,
-  flags: Pick<LoadFlagValues, 'api-key' | 'model' | 'extra-body'> &
-    Partial<Pick<LoadFlagValues, 'connections'>>,
+  flags: Values<typeof targetFlags> & Pick<LoadFlagValues, 'extra-body'>,
   env: NodeJS.ProcessEnv,
 ): Target {
   const api = apis.get(apiName)
