@@ -87,7 +87,9 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   const once = { times: 1 }
   await page.route('**/requests/*', async (route) => await route.fulfill({ status: 503 }), once)
   await row.getByRole('link').click() // a look that fails is not the last one
-  await page.getByText(new RegExp(`got slot \\d with \\d+ of its tokens, ${origin}`)).waitFor()
+  await page
+    .getByText(new RegExp(`got slot \\d, with \\d+ of \\d+ prompt tokens .*, ${origin}`))
+    .waitFor()
   await shoot('prefix')
   await page.getByRole('link', { name: 'Close' }).click()
   await page.route('**/requests/waits', async (route) => {
@@ -128,7 +130,7 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await load.end()
   t.same([...load.statuses], [200], 'nobody noticed')
   // On a machine that may be busy; the model may end it itself.
-  await page.getByText(/ended: (length|stop)/).waitFor({ timeout: 45_000 })
+  await page.getByText(/ended with \d+ tokens? \((length|stop)\)/).waitFor({ timeout: 45_000 })
   await page.getByRole('link', { name: 'Close' }).click()
   await shoot('scheduler', page.getByText(/\b[6-9]\d requests ended/))
   const size = page.viewportSize()!

@@ -1,20 +1,10 @@
-import { counted, formatMs } from '../parts/format.js'
+import { formatMs } from '../parts/format.js'
 import { useAnswer } from '../server.js'
-import { cacheText, type Origin, reasonText } from './words.js'
 
 interface Entry {
   readonly type: string
   readonly at_ms: number
   readonly until_ms?: number
-  readonly reasons?: Readonly<Record<string, number>>
-  readonly slot?: number
-  readonly cached_tokens?: number
-  readonly cache?: Origin
-  readonly chunks?: number
-  readonly tokens?: number
-  readonly steps?: number
-  readonly reason?: string
-  readonly message?: string
 }
 
 interface Report {
@@ -24,6 +14,7 @@ interface Report {
   readonly timeline: readonly Entry[]
   /** Where the prompt departs from the call before, which the first two sentences explain. */
   readonly parting?: object
+  /** The others explain an entry of the timeline each, except that it is queued. */
   readonly sentences: readonly string[]
 }
 
@@ -61,6 +52,7 @@ export function RequestPanel({ id }: { readonly id: string }) {
 
 function Timeline({ report }: { readonly report: Report }) {
   const { timings, timeline, state, tenant, parting, sentences } = report
+  const told = sentences.slice(parting === undefined ? 0 : 2).values()
   const hasBegun = timeline.some(({ type }) => type === 'first_token')
   const total = Math.max(1, ...timeline.map(({ at_ms, until_ms = at_ms }) => until_ms))
   return (
@@ -80,7 +72,7 @@ function Timeline({ report }: { readonly report: Report }) {
           return (
             <li key={index}>
               <span class="when">{formatMs(at)}</span>
-              <span>{textOf(entry)}</span>
+              <span>{entry.type === 'queued' ? 'queued' : told.next().value}</span>
               <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
                 <rect
                   class={barOf(entry.type)}
@@ -105,31 +97,3 @@ const bars: Readonly<Record<string, string>> = {
 }
 
 const barOf = (type: string): string => bars[type] ?? 'decode'
-
-function textOf(entry: Entry): string {
-  const { type, at_ms: at, until_ms: until = at, reasons = {} } = entry
-  const { tokens = 0, chunks = 0, steps = 0 } = entry
-  const ms = formatMs(until - at)
-  switch (type) {
-    case 'waited': {
-      const why = Object.entries(reasons)
-        .sort(([, a], [, b]) => b - a)
-        .map(([reason, each]) => `${reasonText(reason)} (${formatMs(each)})`)
-      return `waited ${ms}: ${why.join(', ')}`
-    }
-    case 'admitted':
-      return `got slot ${entry.slot} with ${entry.cached_tokens} of its tokens${cacheText(entry.cache)}`
-    case 'prefill':
-      return `prompt: ${counted(tokens, 'token')} in ${counted(chunks, 'step')}, ${ms}`
-    case 'paused':
-      return `paused for ${counted(steps, 'step')}, ${ms}`
-    case 'preempted':
-      return 'lost its slot'
-    case 'first_token':
-      return 'first token'
-    case 'end':
-      return `ended: ${entry.reason}${entry.message === undefined ? '' : `, ${entry.message}`}`
-    default:
-      return type
-  }
-}

@@ -1,31 +1,16 @@
 import type { EndedActivity } from '@cllm/core'
-import { missWords, originWords, waitWords } from '@cllm/core/words'
-
-/** Where the first tokens of a request were, or why nowhere. */
-export interface Origin {
-  readonly from: string
-  readonly why?: string
-}
+import { originWords, waitWords } from '@cllm/core/words'
 
 type Words = Readonly<Record<string, string>>
 const hits: Words = originWords
-const misses: Words = missWords
 const reasons: Words = waitWords
 
 /** How cached tokens came into a slot. */
 export const hitText = (from: string): string => hits[from] ?? from
 
-/** The same as the end of a sentence; nothing is known: empty. */
-export function cacheText(origin: Origin | undefined): string {
-  if (origin === undefined) return ''
-  const { from, why } = origin
-  if (from !== 'none') return `, ${hitText(from)}`
-  return why === undefined ? '' : `: ${misses[why] ?? why}`
-}
-
 /** How many tokens of a prompt were there already, and where they were: `46 of 52, copied from …`. */
 export function cachedText({ cachedTokens, promptTokens, cache }: EndedActivity): string {
-  const origin = cachedTokens > 0 ? cacheText(cache ?? { from: 'slot' }) : ''
+  const origin = cachedTokens > 0 ? `, ${hitText(cache?.from ?? 'slot')}` : ''
   return `${cachedTokens} of ${promptTokens}${origin}`
 }
 
