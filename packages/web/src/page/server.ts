@@ -1,5 +1,6 @@
 import { createContext } from 'preact'
 import { useContext, useEffect, useState } from 'preact/hooks'
+import { parsedJson } from './parts/format.js'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
 
 /** A failure as the server tells it. */
@@ -80,16 +81,12 @@ export class Server {
 }
 
 function toError(status: number, text: string): ServerError {
-  try {
-    const { error, code = '' } = JSON.parse(text) as {
-      readonly error?: string | { readonly message?: string; readonly code?: string }
-      readonly code?: string
-    }
-    if (typeof error === 'string') return new ServerError(error, status, code)
-    return new ServerError(error?.message ?? text, status, error?.code ?? '')
-  } catch {
-    return new ServerError(text === '' ? `Status ${status}` : text.slice(0, 500), status, '')
-  }
+  type Told = { readonly message?: string; readonly code?: string }
+  type Known = { readonly error?: string | Told; readonly code?: string }
+  const { error, code = '' } = (parsedJson(text) ?? {}) as Known
+  if (typeof error === 'string') return new ServerError(error, status, code)
+  const plain = text === '' ? `Status ${status}` : text.slice(0, 500)
+  return new ServerError(error?.message ?? plain, status, error?.code ?? '')
 }
 
 /** The server of the page. */
@@ -149,11 +146,11 @@ interface Looks<T> {
  * server refuses or knows nothing of it.
  *
  * @param path - undefined: nothing is asked
- * @returns what it answered last, and why it does not now
+ * @returns what it answered last, why it does not now, and what asks it at once
  */
 export function useAnswer<T>(path: string | undefined, looks?: Looks<T>) {
-  const { answer, error } = useAnswerOf(useServer(), path, looks)
-  return { answer, problem: error?.message }
+  const { answer, error, askAgain } = useAnswerOf(useServer(), path, looks)
+  return { answer, problem: error?.message, askAgain }
 }
 
 /** The same for what is around {@link ServerContext}, with the error as it came. */
@@ -164,6 +161,7 @@ export function useAnswerOf<T>(
 ) {
   const [answer, setAnswer] = useState<T>()
   const [error, setError] = useState<Error>()
+  const [times, setTimes] = useState(0)
   useEffect(() => {
     if (path === undefined) return
     const leaving = new AbortController()
@@ -189,8 +187,8 @@ export function useAnswerOf<T>(
       leaving.abort()
       clearTimeout(timer)
     }
-  }, [server, path, again])
-  return { answer, error }
+  }, [server, path, again, times])
+  return { answer, error, askAgain: () => setTimes((count) => count + 1) }
 }
 
 /** A route's path with the model that it is about; empty: the server's default. */

@@ -1,5 +1,6 @@
 import type { PolicySetting, Recording } from '@cllm/core'
 import { randomNumbers } from '@cllm/scheduler'
+import { parsedJson } from '../parts/format.js'
 import { promptIds, type SimulatedRequest } from '@cllm/simulation'
 
 /** A file with a load: a recording, or a trace. */
@@ -29,18 +30,12 @@ export interface LabJob {
 
 /** A file that the user chose; problems in it are reported when the job runs. */
 export function toLoadFile(name: string, text: string): LoadFile {
-  const plain = { name, text, isRecording: false }
-  try {
-    const { kind, limits } = JSON.parse(text) as {
-      readonly kind?: unknown
-      readonly limits?: { readonly slots?: unknown }
-    }
-    if (kind !== 'recording') return plain
-    const { slots } = limits ?? {}
-    return { ...plain, isRecording: true, ...(typeof slots === 'number' && { slots }) }
-  } catch {
-    return plain // lines of JSON, or CSV
-  }
+  type Known = { readonly kind?: unknown; readonly limits?: { readonly slots?: unknown } }
+  // a trace is lines of JSON, or CSV
+  const { kind, limits } = (parsedJson(text) ?? {}) as Known
+  const isRecording = kind === 'recording'
+  const slots = isRecording ? limits?.slots : undefined
+  return { name, text, isRecording, ...(typeof slots === 'number' && { slots }) }
 }
 
 /** A moderate load for a first try. */

@@ -2,6 +2,7 @@ import type { PolicySetting } from '@cllm/core'
 import { useState } from 'preact/hooks'
 import policies, { type OptionField } from 'virtual:policies'
 import { Check, Field, Select } from '../parts/form.js'
+import { parsedJson } from '../parts/format.js'
 
 /** The names of the built-in batchings and orders. */
 export const halves = {
@@ -140,11 +141,5 @@ const written = (value: unknown): string =>
   typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
 
 /** Reads a typed text: as JSON, or else as a string, which the server may refuse. */
-function read(typed: string): unknown {
-  if (typed.trim() === '') return undefined
-  try {
-    return JSON.parse(typed) as unknown
-  } catch {
-    return typed
-  }
-}
+const read = (typed: string): unknown =>
+  typed.trim() === '' ? undefined : (parsedJson(typed) ?? typed)

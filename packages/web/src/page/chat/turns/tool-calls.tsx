@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks'
 import { Buttons, Form, Quiet, TextArea, useTelling } from '../../parts/form.js'
+import { parsedJson } from '../../parts/format.js'
 import { hasFeature } from '../../parts/switched-off.js'
 import { useServer } from '../../server.js'
 import type { ToolCall, ToolResult } from '../conversation.js'
@@ -84,9 +85,6 @@ export function ResultsForm({ calls, known = [], isBusy, onSend, onCancel }: Res
 }
 
 function pretty(json: string): string {
-  try {
-    return JSON.stringify(JSON.parse(json), null, 2)
-  } catch {
-    return json // it is still coming
-  }
+  const value = parsedJson(json)
+  return value === undefined ? json : JSON.stringify(value, null, 2) // it is still coming
 }
