@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { type Column, DataTable, numbers } from '../parts/data-table.js'
 import { Input, Quiet, useTelling } from '../parts/form.js'
-import { Bar } from '../shell/bar.js'
+import { Page } from '../shell/bar.js'
 import { Markdown } from '../markdown/markdown.js'
 import { type Call, useAnswer, useServer } from '../server.js'
 import { AddKeyForm, type KeyTerms, type LimitName, limits, withoutLimit } from './add-key-form.js'
@@ -24,19 +24,16 @@ const eachLimit = <T,>(of: (limit: LimitName) => T): Readonly<Record<string, T>>
 /** The API keys: who may use the server, and how much. Keys are made, limited and revoked while it runs. */
 export function KeysPage() {
   const server = useServer()
-  const [changes, setChanges] = useState(0)
   const [draft, setDraft] = useState<Draft>()
   const { told, attempt } = useTelling()
-  const { answer, problem } = useAnswer<{ readonly data: readonly Key[] }>('admin/keys', {
-    again: changes,
-  })
-  const again = (): void => setChanges((count) => count + 1)
+  type Listed = { readonly data: readonly Key[] }
+  const { answer, problem, askAgain } = useAnswer<Listed>('admin/keys')
 
   const change = (path: string, call: Call, done: string): void =>
     attempt(async () => {
       await server.json(`admin/keys${path}`, call)
       setDraft(undefined)
-      again()
+      askAgain()
       return done
     })
   const revoke = (name: string): void => {
@@ -95,29 +92,21 @@ export function KeysPage() {
     },
   ]
   return (
-    <>
-      <Bar title="Keys" />
-      <div class="body">
-        {answer !== undefined && (
-          <>
-            <p class="hint">
-              Who may use this server, and how much. Changes hold at once; <code>cllm keys</code>{' '}
-              makes the same ones.
-            </p>
-            <DataTable
-              label="Keys"
-              rows={answer.data}
-              keyOf={({ name }) => name}
-              columns={columns}
-            />
-          </>
-        )}
-        <div role="status">
-          <Markdown text={problem ?? told} />
-        </div>
-        {answer !== undefined && <AddKeyForm onAdded={again} />}
+    <Page title="Keys">
+      {answer !== undefined && (
+        <>
+          <p class="hint">
+            Who may use this server, and how much. Changes hold at once; <code>cllm keys</code>{' '}
+            makes the same ones.
+          </p>
+          <DataTable label="Keys" rows={answer.data} keyOf={({ name }) => name} columns={columns} />
+        </>
+      )}
+      <div role="status">
+        <Markdown text={problem ?? told} />
       </div>
-    </>
+      {answer !== undefined && <AddKeyForm onAdded={askAgain} />}
+    </Page>
   )
 }
 

@@ -7,7 +7,7 @@ import { LoadForm, usualDraft } from './load-form.js'
 import { Curve, curves, ResultsTable } from './results.js'
 import { PolicyChange } from '../policy/policy-form.js'
 import { counted } from '../parts/format.js'
-import { Bar } from '../shell/bar.js'
+import { Page } from '../shell/bar.js'
 import { useServer } from '../server.js'
 import type { LabMessage } from './lab-worker.js'
 import type { LabResult } from './run-lab.js'
@@ -45,46 +45,39 @@ export function LabPage() {
 
   const { results } = lab
   return (
-    <>
-      <Bar title="Lab" />
-      <div class="body lab">
-        <p class="hint">
-          A load through the server's own engine and policies, on simulated time, in this browser.
-          The server does nothing for it.
-        </p>
-        <Form onSend={() => attempt(start)}>
+    <Page title="Lab" kind="lab">
+      <p class="hint">
+        A load through the server's own engine and policies, on simulated time, in this browser. The
+        server does nothing for it.
+      </p>
+      <Form onSend={() => attempt(start)}>
+        <div class="cards">
+          <LoadForm draft={draft} onChange={setDraft} />
+          <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
+        </div>
+        <Buttons send="Run" disabled={lab.isRunning}>
+          {lab.isRunning && <Quiet onClick={lab.stop}>Stop</Quiet>}
+        </Buttons>
+      </Form>
+      <p role="status">
+        {told}
+        {lab.isRunning && ` ${results.length} of ${drafts.length} policies done …`}
+      </p>
+      {lab.problems.map((problem) => (
+        <Problem key={problem} text={problem} />
+      ))}
+      {results.length > 0 && (
+        <>
+          <ResultsTable results={results} onApply={setWanted} />
+          <PolicyChange path="admin/scheduler" wanted={wanted} onEnd={() => setWanted(undefined)} />
           <div class="cards">
-            <LoadForm draft={draft} onChange={setDraft} />
-            <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
+            {curves.map((curve) => (
+              <Curve key={curve.options.caption} {...curve} results={results} />
+            ))}
           </div>
-          <Buttons send="Run" disabled={lab.isRunning}>
-            {lab.isRunning && <Quiet onClick={lab.stop}>Stop</Quiet>}
-          </Buttons>
-        </Form>
-        <p role="status">
-          {told}
-          {lab.isRunning && ` ${results.length} of ${drafts.length} policies done …`}
-        </p>
-        {lab.problems.map((problem) => (
-          <Problem key={problem} text={problem} />
-        ))}
-        {results.length > 0 && (
-          <>
-            <ResultsTable results={results} onApply={setWanted} />
-            <PolicyChange
-              path="admin/scheduler"
-              wanted={wanted}
-              onEnd={() => setWanted(undefined)}
-            />
-            <div class="cards">
-              {curves.map((curve) => (
-                <Curve key={curve.options.caption} {...curve} results={results} />
-              ))}
-            </div>
-          </>
-        )}
-      </div>
-    </>
+        </>
+      )}
+    </Page>
   )
 }
 

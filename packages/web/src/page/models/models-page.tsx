@@ -1,5 +1,4 @@
-import { useState } from 'preact/hooks'
-import { Bar } from '../shell/bar.js'
+import { Page } from '../shell/bar.js'
 import { type Column, DataTable, numbers } from '../parts/data-table.js'
 import { formatBytes } from '../parts/format.js'
 import { Problem, Quiet, useTelling } from '../parts/form.js'
@@ -23,9 +22,8 @@ const lookMs = 1000
 export function ModelsPage({ pull }: { readonly pull: Pull }) {
   const server = useServer()
   const { told, tell, attempt } = useTelling()
-  const [changes, setChanges] = useState(0)
-  const looks = { everyMs: lookMs, again: changes }
-  const { answer, problem } = useAnswer<{ readonly data: readonly Model[] }>('models', looks)
+  type Listed = { readonly data: readonly Model[] }
+  const { answer, problem, askAgain } = useAnswer<Listed>('models', { everyMs: lookMs })
   const models = answer?.data ?? []
 
   const change = async (what: 'load' | 'unload', model: string): Promise<string> => {
@@ -35,7 +33,7 @@ export function ModelsPage({ pull }: { readonly pull: Pull }) {
       const { data } = await server.json<{ readonly data: Model }>(`models/${what}`, call)
       return `${model} is ${data.status.value}.`
     } finally {
-      setChanges((count) => count + 1)
+      askAgain()
     }
   }
 
@@ -56,27 +54,24 @@ export function ModelsPage({ pull }: { readonly pull: Pull }) {
     },
   }
   return (
-    <>
-      <Bar title="Models" />
-      <div class="body">
-        <Problem text={problem} />
-        <DataTable
-          label="Models"
-          rows={models}
-          keyOf={({ id }) => id}
-          columns={[...columns, button]}
-        />
-        <p role="status">{told}</p>
-        {(answer !== undefined || problem !== undefined) && (
-          <CatalogTable pull={pull}>
-            <div class="cards">
-              <PullForm pull={pull} />
-              <MemoryForm models={models.map(({ id }) => id)} />
-            </div>
-          </CatalogTable>
-        )}
-      </div>
-    </>
+    <Page title="Models">
+      <Problem text={problem} />
+      <DataTable
+        label="Models"
+        rows={models}
+        keyOf={({ id }) => id}
+        columns={[...columns, button]}
+      />
+      <p role="status">{told}</p>
+      {(answer !== undefined || problem !== undefined) && (
+        <CatalogTable pull={pull}>
+          <div class="cards">
+            <PullForm pull={pull} />
+            <MemoryForm models={models.map(({ id }) => id)} />
+          </div>
+        </CatalogTable>
+      )}
+    </Page>
   )
 }
 

@@ -1,4 +1,4 @@
-import { Bar } from '../shell/bar.js'
+import { Page } from '../shell/bar.js'
 import { CopyButton } from './icon.js'
 
 /** The tabs that a server can lack, and the command that starts one with them. */
@@ -32,15 +32,12 @@ export const isOff = (tab: string): tab is Feature => tab in features && !hasFea
 export function SwitchedOff({ feature }: { readonly feature: Feature }) {
   const { title, why, command } = features[feature]
   return (
-    <>
-      <Bar title={title} />
-      <div class="body">
-        <p>{why} To switch it on:</p>
-        <div class="secret">
-          <code>{command}</code>
-          <CopyButton text={command} />
-        </div>
+    <Page title={title}>
+      <p>{why} To switch it on:</p>
+      <div class="secret">
+        <code>{command}</code>
+        <CopyButton text={command} />
       </div>
-    </>
+    </Page>
   )
 }

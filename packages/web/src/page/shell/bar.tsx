@@ -28,3 +28,16 @@ export function Bar({ title, isShown = true, isTitleHidden = false, children }: 
     </div>
   )
 }
+
+interface PageProps extends Pick<BarProps, 'title' | 'children'> {
+  /** A class for what is below the bar. */
+  readonly kind?: string
+}
+
+/** A page whose bar has nothing but its title. */
+export const Page = ({ title, kind = '', children }: PageProps) => (
+  <>
+    <Bar title={title} />
+    <div class={`body ${kind}`}>{children}</div>
+  </>
+)

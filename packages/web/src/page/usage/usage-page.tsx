@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { Bar } from '../shell/bar.js'
+import { Page } from '../shell/bar.js'
 import { type Column, DataTable, numbers } from '../parts/data-table.js'
 import { download } from '../parts/download.js'
 import { Field, Form, Quiet, Select, useTelling } from '../parts/form.js'
@@ -36,28 +36,25 @@ export function UsagePage() {
   }
 
   return (
-    <>
-      <Bar title="Usage" />
-      <div class="body">
-        <Form class="fields" onSend={() => {}}>
-          <Select
-            label="By"
-            value={by}
-            options={groupings.map((each) => [each, each.replaceAll(',', ', ')] as const)}
-            onChoose={setBy}
-          />
-          <Field label="From" type="date" value={from} onText={setFrom} />
-          <Field label="To" type="date" value={to} onText={setTo} />
-          <Quiet class="quiet end" onClick={() => attempt(save)}>
-            Save as CSV
-          </Quiet>
-        </Form>
-        <p role="status">{problem ?? told}</p>
-        {found !== undefined && problem === undefined && (
-          <UsageTable usage={found} groups={by.split(',')} />
-        )}
-      </div>
-    </>
+    <Page title="Usage">
+      <Form class="fields" onSend={() => {}}>
+        <Select
+          label="By"
+          value={by}
+          options={groupings.map((each) => [each, each.replaceAll(',', ', ')] as const)}
+          onChoose={setBy}
+        />
+        <Field label="From" type="date" value={from} onText={setFrom} />
+        <Field label="To" type="date" value={to} onText={setTo} />
+        <Quiet class="quiet end" onClick={() => attempt(save)}>
+          Save as CSV
+        </Quiet>
+      </Form>
+      <p role="status">{problem ?? told}</p>
+      {found !== undefined && problem === undefined && (
+        <UsageTable usage={found} groups={by.split(',')} />
+      )}
+    </Page>
   )
 }
 
