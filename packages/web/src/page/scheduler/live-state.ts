@@ -34,10 +34,7 @@ export function withActivity(state: LiveState | undefined, activity: EngineActiv
   const since = now.now - shownMs
   const old = (state?.spans ?? []).filter(({ untilMs }) => untilMs > since)
   const spans = joined([...old, ...frames.flatMap((frame) => frame.spans)])
-  const sums = frames.map((frame) => {
-    const { spans: _, ...others } = frame
-    return others
-  })
+  const sums = frames.map(({ spans: _spans, ...others }) => others)
   const all = [...(state?.frames ?? []), ...sums]
   const isRecent = (atMs: number): boolean => atMs > now.now - figuresMs
   const losses = [...(state?.losses ?? []), { atMs: now.now, count: now.lost }].filter(

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { Field, Form, Quiet } from '../parts/form.js'
+import { Field, Form, Quiet, useTelling } from '../parts/form.js'
 import type { ServerError } from '../server.js'
 import { X } from 'lucide'
 import type { Notice } from '../chat/use-chat.js'
@@ -7,6 +7,7 @@ import { IconButton } from '../parts/icon.js'
 
 /** What a header may hold, and every key does: a space or a quote that was pasted with it does not show. */
 const keyText = /^[\x21-\x7e]+$/
+const wrongLetters = 'A key is of plain letters, digits and signs; this one has other characters.'
 
 interface KeyFormProps {
   readonly refusal: ServerError
@@ -18,19 +19,16 @@ interface KeyFormProps {
 /** Asks for an API key. */
 export function KeyForm({ refusal, onKey, onLater }: KeyFormProps) {
   const [key, setKey] = useState('')
-  const [problem, setProblem] = useState<string>()
-  const send = async (): Promise<void> => {
+  const { told, attempt } = useTelling()
+  const send = async (): Promise<string> => {
     const text = key.trim()
-    if (!keyText.test(text)) {
-      setProblem('A key is of plain letters, digits and signs; this one has other characters.')
-      return
-    }
-    setProblem(undefined)
-    await onKey(text).catch((error: Error) => setProblem(error.message))
+    if (!keyText.test(text)) throw new Error(wrongLetters)
+    await onKey(text)
+    return ''
   }
   return (
-    <Form class="key" aria-label="API key" onSend={() => void send()}>
-      <p role="alert">{problem ?? refusal.message}</p>
+    <Form class="key" aria-label="API key" onSend={() => attempt(send)}>
+      <p role="alert">{told || refusal.message}</p>
       <Field
         label="API key, kept until this tab is closed"
         type="password"
