@@ -5,24 +5,16 @@ import { type JsonObject, parsedJson } from '../../../fields/fields.js'
 import { secondsNow, responseLogprob } from '../openai-answer.js'
 import type { responsesSchema } from './responses-request.js'
 
-/** The kinds of items in an answer: reasoning, a message, a call of a function or a free-form tool. */
-export type ItemKind = 'reasoning' | 'message' | 'function_call' | 'custom_tool_call'
-
-/** The event type that carries an item's text or arguments. */
-export const textEvents = {
-  reasoning: 'reasoning_text',
-  message: 'output_text',
-  function_call: 'function_call_arguments',
-  custom_tool_call: 'custom_tool_call_input',
+/** The kinds of items in an answer: the event type that carries an item's text or arguments, and the prefix of its id. */
+export const itemKinds = {
+  reasoning: { text: 'reasoning_text', prefix: 'rs' },
+  message: { text: 'output_text', prefix: 'msg' },
+  function_call: { text: 'function_call_arguments', prefix: 'fc' },
+  custom_tool_call: { text: 'custom_tool_call_input', prefix: 'ctc' },
 } as const
 
-/** The prefixes of items' ids. */
-export const prefixes = {
-  reasoning: 'rs',
-  message: 'msg',
-  function_call: 'fc',
-  custom_tool_call: 'ctc',
-}
+/** One of {@link itemKinds}. */
+export type ItemKind = keyof typeof itemKinds
 
 /** An item of the answer. */
 export interface OutputItem {
@@ -45,7 +37,7 @@ export const isCall = (kind: ItemKind): boolean =>
 
 /** A part of an item's content. */
 export const partOf = ({ kind, text, logprobs }: OutputItem): object => ({
-  type: textEvents[kind],
+  type: itemKinds[kind].text,
   text,
   ...(kind === 'message' ? { annotations: [], logprobs: logprobs.map(responseLogprob) } : {}),
 })

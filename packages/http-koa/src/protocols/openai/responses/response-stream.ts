@@ -8,15 +8,7 @@ import { StreamTimings, timingsOf } from '../../../request/usage.js'
 import type { Call, CallOf, Encoder } from '../../../routes/route.js'
 import { openAiErrorBody, responseLogprob } from '../openai-answer.js'
 import { CustomInput, type ClientFunction, type FunctionsByName } from '../openai-tools.js'
-import {
-  isCall,
-  itemBody,
-  outputOf,
-  partOf,
-  prefixes,
-  responseEnd,
-  textEvents,
-} from './response-object.js'
+import { isCall, itemBody, itemKinds, outputOf, partOf, responseEnd } from './response-object.js'
 import type { ItemKind, OutputItem } from './response-object.js'
 import type { responsesSchema } from './responses-request.js'
 
@@ -82,7 +74,7 @@ class ItemStream {
     const logprobs = kind === 'message' ? this.logprobs.splice(0) : []
     item.text += text
     item.logprobs.push(...logprobs)
-    this.send(`response.${textEvents[kind]}.delta`, {
+    this.send(`response.${itemKinds[kind].text}.delta`, {
       ...this.#place,
       delta: text,
       ...extrasOf(kind, logprobs),
@@ -96,7 +88,7 @@ class ItemStream {
     const item: OutputItem = {
       kind,
       // the id contains the response's, in which the item is found again
-      id: `${prefixes[kind]}_${output_index}_${this.response}`,
+      id: `${itemKinds[kind].prefix}_${output_index}_${this.response}`,
       callId: isCall(kind) ? `call_${requestId(this.asked.random)}` : '',
       text: '',
       logprobs: [],
@@ -114,7 +106,7 @@ class ItemStream {
     const output_index = this.items.length - 1
     const item = this.items[output_index]!
     const { kind, text, name, logprobs } = item
-    const done = `response.${textEvents[kind]}.done`
+    const done = `response.${itemKinds[kind].text}.done`
     if (kind === 'function_call') this.send(done, { ...this.#place, name, arguments: text })
     else if (kind === 'custom_tool_call') this.send(done, { ...this.#place, input: text })
     else {
