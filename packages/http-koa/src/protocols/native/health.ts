@@ -15,32 +15,37 @@ export const healthQuery = z.object({
 export async function health(call: QueryCallOf<typeof healthQuery>, native: NativeContext) {
   const { clock, query } = call
   const models = loadedModels(call.engines)
-  const [first] = models
   if (query.level === 'basic') {
     const failure = await failureOf(clock, call.engines)
     if (failure !== undefined) return degraded(failure)
-    const data = { status: 'healthy', model_loaded: first !== undefined }
+    const data = { status: 'healthy', model_loaded: models.length > 0 }
     // `status` is for clients of llama-server
     return { status: 'ok', success: true, data }
   }
   const engines = models.map((name) => call.engines.open(name, { peek: true }))
-  const { components, waiting, workers } =
-    first === undefined
-      ? idle(unusable(call.engines))
-      : together(await Promise.all(engines.map(async (engine) => await probe(clock, engine))))
-  const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
+  const found = await Promise.all(engines.map(async (engine) => await probe(clock, engine)))
+  // Without a model in memory only the loading of models may be broken.
+  const problem = found.length === 0 ? unusable(call.engines) : undefined
+  const works = (part: Part): boolean =>
+    found.length === 0
+      ? part !== 'model_executor' || problem === undefined
+      : found.some((one) => one.works[part])
+  const components = componentsOf(works)
+  const broken = parts.filter((part) => !components[part])
   const healthy = broken.length === 0
-  const cause = first === undefined ? unusable(call.engines)?.message : undefined
-  const error = { error: cause ?? `Not working: ${broken.join(', ')}`, code: 'engine_unavailable' }
+  const cause = problem?.message ?? `Not working: ${broken.join(', ')}`
+  // The models of a cluster's front may list the same workers.
+  const workers = new Map(found.flatMap((one) => one.workers.map((each) => [each.id, each])))
   const body = {
     success: healthy,
-    ...(healthy ? {} : error),
+    ...(healthy ? {} : { error: cause, code: 'engine_unavailable' }),
     data: {
       healthy,
       status: healthy ? 'ok' : 'degraded',
       components,
-      ...(workers.length > 0 && { workers }),
-      ...(query.level === 'full' ? inFull(native, components, waiting) : {}),
+      ...(workers.size > 0 && { workers: [...workers.values()] }),
+      ...(query.level === 'full' &&
+        inFull(native, components, sum(found.map(({ waiting }) => waiting)))),
     },
   }
   return healthy ? body : new Reply(body, { status: 503 })
@@ -67,37 +72,14 @@ function degraded(error: CllmError): Reply {
 /** The parts that are probed, under the original cLLM's names. */
 const parts = ['scheduler', 'model_executor', 'tokenizer', 'request_queue'] as const
 
-type Components = Readonly<Record<(typeof parts)[number], boolean>>
+type Part = (typeof parts)[number]
+type Components = Readonly<Record<Part, boolean>>
 
-const componentsOf = (works: (part: keyof Components, index: number) => boolean): Components =>
+const componentsOf = (works: (part: Part, index: number) => boolean): Components =>
   Object.fromEntries(parts.map((part, index) => [part, works(part, index)])) as Components
 
-interface Findings {
-  readonly components: Components
-  /** The number of waiting requests. */
-  readonly waiting: number
-  readonly workers: NonNullable<EngineStatistics['workers']>['list']
-}
-
-/** The findings without a model in memory: only the loading of models may be broken. */
-const idle = (error: CllmError | undefined): Findings => ({
-  components: componentsOf((part) => part !== 'model_executor' || error === undefined),
-  waiting: 0,
-  workers: [],
-})
-
-/** The findings of all engines together: a part works if it does in any engine. */
-const together = (all: readonly Findings[]): Findings => ({
-  components: componentsOf((part) => all.some(({ components }) => components[part])),
-  waiting: sum(all.map(({ waiting }) => waiting)),
-  // The models of a cluster's front may list the same workers.
-  workers: [
-    ...new Map(all.flatMap(({ workers }) => workers.map((each) => [each.id, each]))).values(),
-  ],
-})
-
 /** Sends a small query to every part of the engine. */
-async function probe(clock: Clock, client: EngineClient): Promise<Findings> {
+async function probe(clock: Clock, client: EngineClient) {
   const asked = [client.getScheduler(), client.info(), client.tokenize('health')]
   const [queue, ...others] = await Promise.allSettled([
     answered(clock, client.statistics()),
@@ -107,7 +89,8 @@ async function probe(clock: Clock, client: EngineClient): Promise<Findings> {
     queue.status === 'fulfilled' ? queue.value : {}
   const works = [...others, queue].map(({ status }) => status === 'fulfilled')
   return {
-    components: componentsOf((_, index) => works[index]!),
+    works: componentsOf((_, index) => works[index]!),
+    /** The number of waiting requests. */
     waiting,
     workers: workers?.list ?? [],
   }
