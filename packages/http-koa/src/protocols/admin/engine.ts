@@ -29,10 +29,10 @@ async function getScheduler(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const { model } = call.query
   const directory = call.engines
   const engine = engineInMemory(directory, model)
-  if (engine !== undefined) return await shown(engine, await engine.getScheduler(), directory)
+  if (engine !== undefined) return await shown(await engine.getScheduler(), directory, engine)
   const { scheduler } = directory.status(model)
   if (scheduler === undefined) throw neverLoaded(directory, model)
-  return answerOf(scheduler, 0, directory)
+  return await shown(scheduler, directory)
 }
 
 /** `PUT /admin/scheduler`: changes the policy from the next step on; no request is lost or restarted. */
@@ -41,16 +41,14 @@ async function putScheduler(call: Call<z.output<typeof schedulerSchema>, ModelQu
   const { client: engine } = call.open(call.query.model)
   const info = await engine.setScheduler(policy, options)
   call.logger.info({ policy, options: info.options }, 'the policy was swapped')
-  return await shown(engine, info, call.engines)
+  return await shown(info, call.engines, engine)
 }
 
 type Info = PolicySetting & Partial<SchedulerInfo>
 
-const shown = async (engine: EngineClient, info: Info, directory: EngineDirectory) =>
-  answerOf(info, (await engine.statistics()).policyFaults, directory)
-
-function answerOf(info: Info, policyFaults: number, { loading }: EngineDirectory) {
+async function shown(info: Info, { loading }: EngineDirectory, engine?: EngineClient) {
   const { policy, options, fallback = null, available } = info
+  const { policyFaults = 0 } = (await engine?.statistics()) ?? {}
   const model_scheduler = loading?.scheduler ?? null
   const data = { policy, options, fallback, policyFaults, model_scheduler, available }
   return { success: true, data }
