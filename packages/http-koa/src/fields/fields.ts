@@ -1,4 +1,4 @@
-import { attempt, CllmError, defined, type Logger } from '@cllm/core'
+import { attempt, CllmError, defined, entryOf, type Logger } from '@cllm/core'
 import { z } from 'zod'
 
 /** Converts camelCase to the snake_case of the APIs: `logitBias` becomes `logit_bias`. */
@@ -220,13 +220,12 @@ export function readQuery<Schema extends z.ZodObject>(
   { querystring }: { readonly querystring: string },
   schema: Schema,
 ): z.output<Schema> {
-  const query = new Map<string, string | string[]>()
+  const query = new Map<string, string[]>()
   for (const [name, value] of new URLSearchParams(querystring)) {
-    const before = query.get(name)
-    if (Array.isArray(before)) before.push(value)
-    else query.set(name, before === undefined ? value : [before, value])
+    entryOf(query, name, () => []).push(value)
   }
-  return parseFields(schema, Object.fromEntries(query))
+  const given = Array.from(query, ([name, all]) => [name, all.length === 1 ? all[0] : all])
+  return parseFields(schema, Object.fromEntries(given))
 }
 
 const units: Readonly<Record<string, number>> = {
