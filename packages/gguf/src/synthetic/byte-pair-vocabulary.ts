@@ -159,11 +159,7 @@ const chatTemplate = `{%- for message in messages -%}
 {%- endif -%}`
 
 /** A byte-level BPE vocabulary. */
-export interface BytePairVocabulary {
-  readonly tokens: readonly string[]
-  readonly types: readonly TokenType[]
-  readonly merges: readonly Merge[]
-}
+export type BytePairVocabulary = ReturnType<typeof bytePairVocabulary>
 
 /**
  * Lays out a vocabulary of exactly `size` entries: the 256 bytes and the merged symbols up to
@@ -176,7 +172,7 @@ export function bytePairVocabulary(
   merges: Iterable<Merge>,
   size: number,
   specialsAt: number,
-): BytePairVocabulary {
+) {
   const tokens = new Set(byteAlphabet)
   const used: Merge[] = []
   for (const merge of merges) {

@@ -130,15 +130,7 @@ function programOf(call: Pick<Call, 'header' | 'fields'>): string | undefined {
 const forecastHeader = 'x-cllm-forecast'
 
 /** A whole generation. */
-export interface Collected {
-  readonly text: string
-  readonly tokens: readonly TokenId[]
-  /** Log probabilities of the tokens, if requested. */
-  readonly logprobs: readonly TokenLogprobs[]
-  /** Log probabilities of the prompt, if requested. */
-  readonly promptLogprobs: readonly PromptTokenLogprobs[]
-  readonly end: EndEvent
-}
+export type Collected = Awaited<ReturnType<typeof collect>>
 
 /**
  * Waits for the end of a generation.
@@ -148,10 +140,12 @@ export interface Collected {
 export async function collect(
   { events }: Pick<Generation, 'events'>,
   onText?: (text: string) => void,
-): Promise<Collected> {
+) {
   let text = ''
   const tokens: TokenId[] = []
+  /** Log probabilities of the tokens, if requested. */
   const logprobs: TokenLogprobs[] = []
+  /** Log probabilities of the prompt, if requested. */
   let promptLogprobs: readonly PromptTokenLogprobs[] = []
   let end: EndEvent | undefined
   for await (const event of events) {

@@ -44,23 +44,12 @@ async function fileOf(spec: string, folder: string): Promise<string | undefined>
 }
 
 /** A model in the cache folder. */
-export interface DownloadedModel {
-  /** What `cllm run` and `cllm serve` take: the catalog's name, or the file's path. */
-  readonly name: string
-  /** Size of all its files. */
-  readonly bytes: number
-  /** When it was written, as ISO 8601. */
-  readonly modified: string
-  /** The first one of its files. */
-  readonly path: string
-  /** All its files: the parts, and the projector that was fetched with it. */
-  readonly files: readonly string[]
-}
+export type DownloadedModel = Awaited<ReturnType<typeof downloadedModels>>[number]
 
 const laterPart = /-(?!00001-)\d{5}-of-\d{5}\.gguf$/
 
 /** The models in the cache folder; none where there is no such folder. */
-export async function downloadedModels(folder: string): Promise<DownloadedModel[]> {
+export async function downloadedModels(folder: string) {
   const all: string[] = await readdir(folder).catch(() => [])
   const models = all
     .filter((file) => /\.gguf$/i.test(file) && !isProjector(file) && !laterPart.test(file))
@@ -73,9 +62,20 @@ export async function downloadedModels(folder: string): Promise<DownloadedModel[
       const [first] = found
       // It cannot be read, such as a link to a disk that is not mounted.
       if (first === undefined) return []
-      const bytes = found.reduce((sum, { size }) => sum + size, 0)
-      const name = catalog.find((entry) => entry.file === file)?.name ?? path
-      return [{ name, bytes, modified: first.mtime.toISOString(), path, files }]
+      return [
+        {
+          /** What `cllm run` and `cllm serve` take: the catalog's name, or the file's path. */
+          name: catalog.find((entry) => entry.file === file)?.name ?? path,
+          /** Size of all its files. */
+          bytes: found.reduce((sum, { size }) => sum + size, 0),
+          /** When it was written, as ISO 8601. */
+          modified: first.mtime.toISOString(),
+          /** The first one of its files. */
+          path,
+          /** All its files: the parts, and the projector that was fetched with it. */
+          files,
+        },
+      ]
     })
   return (await Promise.all(models)).flat()
 }
@@ -98,20 +98,10 @@ export async function downloadedModel(folder: string, name: string): Promise<Dow
 }
 
 /** A catalog model and whether it is downloaded. */
-interface ModelListing extends Pick<CatalogEntry, 'name' | 'title' | 'licence'> {
-  /** Size of the file, or its size once downloaded, with its projector. */
-  readonly bytes: number
-  /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
-  readonly memoryBytes: number | null
-  /** Whether a download is checked against a known hash. */
-  readonly checked: boolean
-  readonly present: boolean
-  /** Path of the file, whether or not it is downloaded. */
-  readonly path: string
-}
+type ModelListing = Awaited<ReturnType<typeof listModels>>[number]
 
 /** The models of the catalog, and whether each is in the cache folder. */
-export async function listModels(cacheFolder: string): Promise<ModelListing[]> {
+export async function listModels(cacheFolder: string) {
   const listed = catalog.map(async (entry) => {
     const { name, title, licence, bytes, file, sources, projector } = entry
     const path = join(cacheFolder, file)
@@ -120,10 +110,14 @@ export async function listModels(cacheFolder: string): Promise<ModelListing[]> {
       name,
       title,
       licence,
+      /** Size of the file, or its size once downloaded, with its projector. */
       bytes: (found?.size ?? bytes) + (projector?.bytes ?? 0),
+      /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
       memoryBytes: memoryOf(entry, 1) ?? null,
+      /** Whether a download is checked against a known hash. */
       checked: sources[0].sha256 !== undefined,
       present: found !== undefined,
+      /** Path of the file, whether or not it is downloaded. */
       path,
     }
   })

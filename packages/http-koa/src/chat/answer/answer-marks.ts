@@ -6,24 +6,13 @@ import { possibleStart } from './answer-part.js'
 export type Tools = ReadonlyMap<string, ToolDefinition>
 
 /** The marks of a format that an answer is searched for. */
-export interface AnswerMarks {
-  /** Marks that may occur in the middle of a text. */
-  readonly inline: readonly string[]
-  /** Finds the first of the `inline` marks. */
-  readonly pattern: RegExp | undefined
-  /** The formats of calls that may begin in the middle of a text. */
-  readonly calls: ReadonlySet<CallFormat>
-  /** Marks that are dropped wherever they occur. */
-  readonly closings: readonly string[]
-  /** The beginning of a call in the template's own format, if nothing else begins like that. */
-  readonly own: string | undefined
-}
+export type AnswerMarks = ReturnType<typeof marksOfAnswer>
 
 /** The marks of a format, for an answer that may call these tools. */
 export function marksOfAnswer(
   { own, calls, thinking, frame }: Pick<ChatFormat, 'own' | 'calls' | 'thinking' | 'frame'>,
   tools: Tools,
-): AnswerMarks {
+) {
   const inlineCalls = tools.size === 0 ? [] : calls.filter(isInline)
   const ownMark = own === undefined ? '' : firstLiteral(own.section === '' ? own.head : own.section)
   const turns = thinking?.close.startsWith('<|') === true ? [thinking.close] : []
@@ -36,10 +25,15 @@ export function marksOfAnswer(
   })
   const inline = [...new Set([...starts, ...closings, ...channel])]
   return {
+    /** Marks that may occur in the middle of a text. */
     inline,
+    /** Finds the first of the `inline` marks. */
     pattern: inline.length === 0 ? undefined : new RegExp(inline.map(escaped).join('|')),
+    /** The formats of calls that may begin in the middle of a text. */
     calls: new Set(inlineCalls),
+    /** Marks that are dropped wherever they occur. */
     closings,
+    /** The beginning of a call in the template's own format, if nothing else begins like that. */
     own: tools.size > 0 && /[<[]/.test(ownMark) ? ownMark : undefined,
   }
 }

@@ -11,14 +11,7 @@ export const cacheControl = z
 export const lifetimes = { '5m': 5 * 60_000, '1h': 60 * 60_000 } as const
 
 /** The part of a prompt that the marks of a body ask to cache. */
-export interface Breakpoint {
-  /** The last marked message's index; −1: the system prompt or the tools. */
-  readonly message: number
-  /** The index of the marked block in it; undefined: all of it. */
-  readonly block: number | undefined
-  /** The lifetime in milliseconds. */
-  readonly keepMs: number
-}
+export type Breakpoint = NonNullable<ReturnType<typeof breakpointOf>>
 
 interface Marked {
   readonly cache_control?: unknown
@@ -28,7 +21,9 @@ interface Marked {
 }
 
 /** The last mark of a body, with the longest lifetime of all marks; undefined: there are none. */
-export function breakpointOf(body: Marked): Breakpoint | undefined {
+export function breakpointOf(body: Marked) {
+  // `message`: the index of the marked message; −1: the system prompt or the tools. `block`: that of the marked block in
+  // it; undefined: all of it
   const marks = [
     ...marksIn(body.system).map((mark) => ({ ...mark, message: -1 })),
     // templates put tools anywhere into the system prompt, so that is cached as a whole with them
@@ -44,6 +39,7 @@ export function breakpointOf(body: Marked): Breakpoint | undefined {
   ]
   const last = marks.at(-1)
   if (last === undefined) return undefined
+  /** The lifetime in milliseconds. */
   return { ...last, keepMs: Math.max(...marks.map(({ keepMs }) => keepMs)) }
 }
 

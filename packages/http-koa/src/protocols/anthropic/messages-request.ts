@@ -1,6 +1,5 @@
-import type { EngineClient, GenerateRequest } from '@cllm/core'
+import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
-import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { type ToolDefinition, toTool } from '../../chat/format/chat-format.js'
 import { type ForcedTools, forcedTools, planAnswer } from '../../chat/plan-answer.js'
 import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
@@ -8,7 +7,6 @@ import { commonFields, commonSettings, usualFields } from '../../fields/generati
 import { boolean, integer, largest, list, object, text } from '../../fields/fields.js'
 import { requestFor, schemaConstraint } from '../../request/build-request.js'
 import type { ProtocolDefaults, FieldConstraint } from '../../request/build-request.js'
-import type { ThinkingLimit } from '../../request/limit-thinking.js'
 import { refusing, unsupported } from '../../request/refusals.js'
 import { breakpointOf, cacheControl, tokensUpTo, upToMark } from './cache-control.js'
 import { blocksSchema, messagesSchema, toChatMessages } from './to-chat-messages.js'
@@ -107,21 +105,14 @@ export async function toPrompt(fields: PromptFields, client: EngineClient): Prom
 }
 
 /** A message to answer. */
-export interface MessageRequest {
-  readonly request: GenerateRequest
-  readonly form: AnswerForm
-  /** How many of the prompt's tokens the client wants to be cached; undefined: it does not say. */
-  readonly keptTokens: number | undefined
-  /** The limit on thinking. */
-  readonly limit: ThinkingLimit | undefined
-}
+export type MessageRequest = Awaited<ReturnType<typeof toMessageRequest>>
 
 /** Makes the engine's request from a body. */
 export async function toMessageRequest(
   fields: MessageFields,
   client: EngineClient,
   defaults: ProtocolDefaults,
-): Promise<MessageRequest> {
+) {
   const prepared = await toPrompt(fields, client)
   const wanted = { forced: forcedBy(fields), asked: [outputConstraint(fields)] }
   const plan = await planAnswer(client, prepared, wanted)
@@ -144,7 +135,9 @@ export async function toMessageRequest(
   return {
     request: requestFor(client, prompt, settings, defaults),
     form,
+    /** How many of the prompt's tokens the client wants to be cached; undefined: it does not say. */
     keptTokens: mark && (keptTokens ?? Infinity),
+    /** The limit on thinking. */
     limit: isLimited ? { budget, form } : undefined,
   }
 }

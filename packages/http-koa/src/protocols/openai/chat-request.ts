@@ -1,17 +1,14 @@
-import type { EngineClient, FinishReason, GenerateRequest } from '@cllm/core'
+import type { FinishReason } from '@cllm/core'
 import { z } from 'zod'
 import type { CallOf } from '../../routes/route.js'
 import { messagesSchema, toChatMessages, turnOptions } from '../../chat/chat-messages.js'
-import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { planAnswer } from '../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { boolean, integer, largest, list, object } from '../../fields/fields.js'
 import { type ProtocolDefaults, requestFor } from '../../request/build-request.js'
-import type { ThinkingLimit } from '../../request/limit-thinking.js'
 import { expectedField, refusing, unsupported } from '../../request/refusals.js'
 import { maxTokensField, sharedFields, sharedSettings, askedConstraints } from './openai-fields.js'
 import { functionsOfChat, offerTools, toolChoiceSchema, toolsSchema } from './openai-tools.js'
-import type { FunctionsByName } from './openai-tools.js'
 
 const refused = refusing({
   functions: [z.array(z.unknown(), 'an array'), 'replaced by tools and tool_choice'],
@@ -43,21 +40,10 @@ export const chatSchema = z.object({
 })
 
 /** A chat for the engine. */
-export interface ChatRequest {
-  readonly model: string
-  readonly client: EngineClient
-  readonly request: GenerateRequest
-  readonly form: AnswerForm
-  readonly offered: FunctionsByName | undefined
-  /** The limit on thinking; undefined: none. */
-  readonly limit: ThinkingLimit | undefined
-}
+export type ChatRequest = Awaited<ReturnType<typeof toChatRequest>>
 
 /** Makes the engine's request from a body. */
-export async function toChatRequest(
-  call: CallOf<typeof chatSchema>,
-  defaults: ProtocolDefaults,
-): Promise<ChatRequest> {
+export async function toChatRequest(call: CallOf<typeof chatSchema>, defaults: ProtocolDefaults) {
   const { fields, logger } = call
   const { model, client } = call.open(fields.model)
   const { n_probs: most = 0, parallel_tool_calls: isParallel } = fields
@@ -106,6 +92,7 @@ export async function toChatRequest(
     request: requestFor(client, prompt, settings, defaults),
     form,
     offered: offered?.byName,
+    /** The limit on thinking; undefined: none. */
     limit: budget < 0 ? undefined : { budget, form },
   }
 }
