@@ -104,15 +104,6 @@ for (const { flag, format } of options)
 for (const flag of negated.keys()) known[flag] = { type: 'boolean' }
 const flagNames = Object.keys(known)
 
-/**
- * This project's flags for a flag of another server, those of `cllm serve` first. An empty text: no flag takes its
- * place.
- */
-function ownFlags(other: string): string[] {
-  const others = readData('other-flags') as Readonly<Record<string, readonly string[]>>
-  return Object.keys(others).filter((flag) => others[flag]?.includes(other))
-}
-
 const tokenize = (args: string[]) =>
   parseArgs({ args, options: known, strict: false, allowPositionals: true, tokens: true }).tokens
 
@@ -138,7 +129,9 @@ const valueProblem = ({ name, rawName, value, inlineValue }: OptionToken): strin
  */
 export function unknownFlag(written: string, own: readonly string[]): string {
   const name = written.replace(/^-+/, '')
-  const others = ownFlags(written)
+  const theirs = readData('other-flags') as Readonly<Record<string, readonly string[]>>
+  // this project's flags for a flag of another server, those of `cllm serve` first; an empty text: none takes its place
+  const others = Object.keys(theirs).filter((flag) => theirs[flag]?.includes(written))
   const [other] = others
   if (other === '') return `unknown flag ${written}: docs/coming-from.md says what takes its place`
   const nearest = others.find((flag) => own.includes(flag)) ?? nearestName(name, own)

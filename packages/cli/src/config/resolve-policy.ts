@@ -8,16 +8,6 @@ interface Choice {
   readonly policy?: Setting | undefined
 }
 
-const choiceOf = (settings: readonly Setting[]): Choice => {
-  const find = (path: string) =>
-    settings.find((setting) => setting.path === path && setting.value !== null)
-  return {
-    batching: find('scheduler.batching'),
-    order: find('scheduler.order'),
-    policy: find('scheduler.policy'),
-  }
-}
-
 /** The two halves of the short form `--policy batching+order`. */
 const split = (policy: Setting): Choice => {
   const [batching, order, ...more] = String(policy.value).split('+')
@@ -41,7 +31,10 @@ const contradiction = (policy: Setting, said: Setting | undefined, half: Setting
 export const resolvePolicy = (layers: readonly (readonly Setting[])[], defaults: Settings) => {
   const problems: string[] = []
   let choice: Choice = {}
-  for (const { policy, batching, order } of layers.map(choiceOf)) {
+  for (const layer of layers) {
+    const [policy, batching, order] = ['policy', 'batching', 'order'].map((name) =>
+      layer.find(({ path, value }) => path === `scheduler.${name}` && value !== null),
+    )
     if (policy !== undefined) {
       choice = split(policy)
       problems.push(
