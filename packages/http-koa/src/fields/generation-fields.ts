@@ -212,9 +212,7 @@ export const commonFields = {
 }
 
 /** These fields of a body. */
-export type CommonFields = {
-  readonly [Name in keyof typeof commonFields]?: z.output<(typeof commonFields)[Name]>
-}
+export type CommonFields = Partial<z.output<z.ZodObject<typeof commonFields>>>
 
 /** The settings from these fields and the sampling parameters in the same body. */
 export function commonSettings(fields: CommonFields): RequestSettings {

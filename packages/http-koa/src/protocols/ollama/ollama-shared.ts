@@ -156,10 +156,8 @@ export const sharedFields = {
   shift: boolean.optional(),
 }
 
-const sharedSchema = z.object(sharedFields)
-
 /** The checked fields that both routes share. */
-export type SharedFields = z.output<typeof sharedSchema>
+export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>
 
 /** The constraint of the answer that `format` asks for. */
 export function ollamaConstraint({

@@ -11,6 +11,7 @@ import {
   integer,
   largest,
   seed,
+  text,
 } from '../../fields/fields.js'
 import { grammarConstraint, schemaConstraint } from '../../request/build-request.js'
 import type { FieldConstraint, RequestSettings } from '../../request/build-request.js'
@@ -25,7 +26,6 @@ import {
 } from '../../fields/generation-fields.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 
-const text = z.string('a string')
 const choices = list(text.min(1, 'a text'), 'an array of texts', {
   least: [1, 'at least one text'],
   most: [1000, 'at most 1000 texts'],
@@ -63,9 +63,7 @@ const askingFields = {
 }
 
 /** These fields of a body. */
-type AskingFields = {
-  readonly [Name in keyof typeof askingFields]?: z.output<(typeof askingFields)[Name]>
-}
+type AskingFields = Partial<z.output<z.ZodObject<typeof askingFields>>>
 
 /**
  * The constraints that the fields ask for: OpenAI's, llama-server's and vLLM's.
@@ -201,15 +199,13 @@ export const sharedFields = {
   ...refused.fields,
 }
 
-const sharedSchema = z.object(sharedFields)
-
 /**
  * The settings from the shared fields, some of which llama-server's routes have as well.
  *
  * @throws `invalid_request`; `unsupported` for samplers in another order and what is refused
  */
 export async function sharedSettings(
-  fields: Partial<z.output<typeof sharedSchema>>,
+  fields: Partial<z.output<z.ZodObject<typeof sharedFields>>>,
   client: EngineClient,
 ): Promise<RequestSettings> {
   const { stop, logit_bias: bias, samplers } = fields
