@@ -218,6 +218,24 @@ t.test(
   },
 )
 
+t.test(
+  'cllm run takes a lone word before piped input as the prompt, if no model has it',
+  async (t) => {
+    const piped = await cllm(['run', 'Summarize', ...greedy], here, 'Once upon a time\n')
+    t.match(piped, {
+      code: 0,
+      stdout: await answerTo('Summarize\n\nOnce upon a time'),
+      stderr: /^Summarize is no known model: it is taken as the prompt\n/,
+    })
+    const misspelt = await cllm(['run', 'qwen3-0.7b', ...greedy], here, 'Once upon a time')
+    t.match(misspelt, {
+      code: 0,
+      stdout: await answerTo('Once upon a time'),
+      stderr: /^qwen3-0\.7b is no known model; this is stories, /,
+    })
+  },
+)
+
 t.test('cllm run says once why its server did not start', async (t) => {
   const { code, stdout, stderr } = await cllm(['run', './none.gguf', 'x', ...ownServer], nowhere)
   t.match({ code, stdout }, { code: 1, stdout: '' })

@@ -2,7 +2,7 @@ import { addAbortSignal } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { type CommandIo, type Output, defineCommand } from '../command.js'
 import { many, one, toggle, wrong } from '../flags.js'
-import { openServer } from '../server/open-server.js'
+import { mayBeModel, openServer } from '../server/open-server.js'
 import { serverFlags } from '../config-flags.js'
 import { unlessStopped } from '../../process/stop-signal.js'
 import { printAnswer } from './answer-printer.js'
@@ -21,7 +21,7 @@ export const run = defineCommand({
   usage: 'run [<model>] [<prompt>] [-- <flags of cllm serve>]',
   doc: `
 Chats with a model in the terminal, or answers a prompt. Piped input is added to the prompt:
-\`git diff | cllm run MODEL "Review this."\` Without a model name, it uses the running server's model.
+\`git diff | cllm run "Review this."\` Without a model name, it uses the running server's model.
 If no server runs, or it does not serve the model, the command starts a server of its own; flags
 after \`--\` go to that server. If the model is not downloaded and the running server has a single
 model, it uses that one and says so.
@@ -39,14 +39,19 @@ In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
     ...serverFlags,
   },
   async run({ flags, words, rest }, io) {
-    const [spec, prompt] = modelAndPrompt(words)
+    let [spec, prompt] = modelAndPrompt(words)
     const isChat = prompt === undefined && io.stdin?.isTTY === true
     if (flags.mcp && !isChat) {
       throw wrong('--mcp asks before each call: it needs a chat in a terminal, without a prompt')
     }
     const media = await Promise.all(flags.image.map(readMedia))
     if (flags.think && flags.nothink) throw wrong('--think and --nothink exclude each other')
-    const question = isChat ? '' : await questionOf(prompt, io)
+    const piped = await pipedText(io)
+    if (piped !== '' && prompt === undefined && !(await mayBeModel(spec, flags, io))) {
+      io.stderr.write(`${spec} is no known model: it is taken as the prompt\n`)
+      ;[spec, prompt] = [undefined, spec]
+    }
+    const question = isChat ? '' : questionOf(prompt, piped)
     if (isChat && io.stdout.isTTY === true) io.stderr.write(`opening ${spec ?? 'a model'} …\n`)
     const server = await openServer(spec, flags, [...oneChat, ...rest], io)
     try {
@@ -88,17 +93,15 @@ function parameter(text: string): readonly [string, unknown] {
   }
 }
 
+async function pipedText({ stdin, signal }: CommandIo): Promise<string> {
+  if (stdin === undefined || stdin.isTTY === true) return ''
+  const read = await unlessStopped(signal, text(addAbortSignal(signal, stdin)))
+  signal.throwIfAborted()
+  return (read ?? '').trimEnd()
+}
+
 /** The prompt, with what is piped in behind it. */
-async function questionOf(
-  prompt: string | undefined,
-  { stdin, signal }: CommandIo,
-): Promise<string> {
-  let piped = ''
-  if (stdin !== undefined && stdin.isTTY !== true) {
-    const read = await unlessStopped(signal, text(addAbortSignal(signal, stdin)))
-    signal.throwIfAborted()
-    piped = (read ?? '').trimEnd()
-  }
+function questionOf(prompt: string | undefined, piped: string): string {
   const question = [prompt ?? '', piped].filter((part) => part !== '').join('\n\n')
   if (question !== '') return question
   throw wrong(

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { CllmError, attempt } from '@cllm/core'
-import { catalog, findEntry } from '../../models/catalog/catalog.js'
+import { catalog, findEntry, meantModel } from '../../models/catalog/catalog.js'
 import { modelsFolder } from '../../models/cache-folder.js'
 import { downloadedModel } from '../../models/catalog/known-models.js'
 import { type CommandIo, CommandFailed } from '../command.js'
@@ -70,6 +70,22 @@ export async function openServer(
     await server.close()
     throw error
   }
+}
+
+/**
+ * Whether a word may name a model: the running server's, one that a server of its own would have or fetch, or one of
+ * the catalog that is misspelt.
+ */
+export async function mayBeModel(
+  word: string | undefined,
+  flags: Values<typeof serverFlags>,
+  io: CommandIo,
+): Promise<boolean> {
+  if (word === undefined || findEntry(catalog, word) !== undefined) return true
+  if (meantModel(word, catalog) !== '') return true
+  const client = new ServerClient(serverAddress(flags, io))
+  const search = await findModel(client, word, flags.url !== undefined)
+  return search?.isAsked === true || (await isHere(word, flags.config, io))
 }
 
 /** Whether a server of its own would have the model without a download; assumed for a path or `hf:…`. */
