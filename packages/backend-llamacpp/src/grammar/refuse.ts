@@ -45,9 +45,12 @@ export const littleWork: WorkLimits = {
 /** Thrown where {@link littleWork} is exceeded. Not a CllmError, which the compiler may catch to go on otherwise. */
 export class MoreWork extends Error {}
 
-/** The error where work exceeds its limits. */
-export const beyond = (limits: WorkLimits, refuse: () => CllmError): Error =>
-  limits === littleWork ? new MoreWork() : refuse()
+/**
+ * The error where work exceeds its limits.
+ * @param isHopeless - whether it exceeds those of any thread already
+ */
+export const beyond = (limits: WorkLimits, refuse: () => CllmError, isHopeless = false): Error =>
+  limits === littleWork && !isHopeless ? new MoreWork() : refuse()
 
 /**
  * The error for a constraint that cannot be honoured.
@@ -114,8 +117,11 @@ export class SchemaBudget {
     this.#steps -= steps
     if (this.#steps >= 0) return
     const shown = pointer.length > 200 ? `${pointer.slice(0, 200)}…` : pointer
-    const reason = `up to here the schema takes more than ${this.limits.steps} steps to compile`
-    throw beyond(this.limits, () => refusedSchema(shown, `${reason}. ${smaller}`))
+    const most = grammarLimits.steps
+    const reason = `up to here the schema takes more than ${most} steps to compile`
+    const { limits } = this
+    const isHopeless = limits.steps - this.#steps > limits.patternStep * most
+    throw beyond(limits, () => refusedSchema(shown, `${reason}. ${smaller}`), isHopeless)
   }
 
   /** Returns a function that spends steps on one part of the schema. */

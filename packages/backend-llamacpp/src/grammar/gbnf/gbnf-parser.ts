@@ -152,10 +152,11 @@ class GbnfParser {
     }
     // llama.cpp copies the repeated elements even for {1}, which may come many times behind one element
     this.#copied += (rule.length - last) / 2
-    const { copied } = this.limits
-    if (this.#copied > copied) {
-      const reason = `the repetitions are of more than ${copied} elements together`
-      throw beyond(this.limits, () => this.reader.problem(reason, at))
+    if (this.#copied > this.limits.copied) {
+      const limit = grammarLimits.copied
+      const refuse = () =>
+        this.reader.problem(`the repetitions are of more than ${limit} elements together`, at)
+      throw beyond(this.limits, refuse, this.#copied > limit)
     }
     const repeated = rule.slice(last)
     const size = repeated.length / 2
@@ -184,9 +185,9 @@ class GbnfParser {
   #count(elements: number, at: number): void {
     this.#elements += elements
     if (this.#elements <= this.limits.elements) return
-    const limit = `more than ${this.limits.elements} elements`
-    const reason = `with its repetitions written out the grammar has ${limit}`
-    throw beyond(this.limits, () => this.reader.problem(reason, at))
+    const limit = grammarLimits.elements
+    const reason = `with its repetitions written out the grammar has more than ${limit} elements`
+    throw beyond(this.limits, () => this.reader.problem(reason, at), this.#elements > limit)
   }
 
   #number(name: string): number {

@@ -40,10 +40,12 @@ export class GbnfReader {
     private readonly tokens?: NamedTokens,
     limits: WorkLimits = grammarLimits,
   ) {
-    const limit = limits.characters
-    if (text.length > limit) {
-      const reason = `it has ${text.length} characters, the limit is ${limit}`
-      throw beyond(limits, () => refused('The grammar cannot be used', reason, { limit }))
+    const { length } = text
+    if (length > limits.characters) {
+      const limit = grammarLimits.characters
+      const reason = `it has ${length} characters, the limit is ${limit}`
+      const refuse = () => refused('The grammar cannot be used', reason, { limit })
+      throw beyond(limits, refuse, length > limit)
     }
   }
 
