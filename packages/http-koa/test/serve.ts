@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { type FileHandle, open } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import {
@@ -195,4 +196,16 @@ export function rawPost(path: string, body: unknown, headers = ''): string {
     `POST ${path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n${headers}` +
     `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`
   )
+}
+
+/** Has `work` write what is appended to open files, such as late. */
+export async function eachWrite(t: Test, work: (write: () => Promise<void>) => Promise<void>) {
+  const probe = await open(t.testdirName)
+  const handles = Object.getPrototypeOf(probe) as FileHandle
+  await probe.close()
+  const append: FileHandle['appendFile'] = Reflect.get(handles, 'appendFile')
+  t.teardown(() => (handles.appendFile = append))
+  handles.appendFile = async function (this: FileHandle, ...line) {
+    await work(async () => await append.apply(this, line))
+  }
 }

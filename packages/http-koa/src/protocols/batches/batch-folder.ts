@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { appendFileSync, createReadStream } from 'node:fs'
+import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -52,13 +52,23 @@ export class BatchFolder implements BatchStore {
    * @param isHeld - whether this process may still write, as it may have been suspended
    */
   async append(file: string, line: object, isHeld: () => boolean = () => true): Promise<void> {
-    const added = `${JSON.stringify(line)}\n`
-    await this.#inTurn(file, async () => {
-      if (this.#torn.has(file)) await this.mend(file)
-      // In one turn of the event loop: another process could take over between this check and an asynchronous write.
+    const ensureHeld = (): void => {
       if (!isHeld()) throw new Error('another server has the batches')
+    }
+    await this.#inTurn(file, async () => {
+      ensureHeld()
+      if (this.#torn.has(file)) await this.mend(file)
       this.#torn.add(file)
-      await this.#checked(() => appendFileSync(this.contentOf(file), added, { mode: 0o600 }))
+      await this.#checked(async () => {
+        const lines = await open(this.contentOf(file), 'a+', 0o600)
+        try {
+          // Right before the write begins, as another process could take over while the file is opened.
+          ensureHeld()
+          await lines.appendFile(`${JSON.stringify(line)}\n`)
+        } finally {
+          await lines.close()
+        }
+      })
       this.#torn.delete(file)
     })
   }

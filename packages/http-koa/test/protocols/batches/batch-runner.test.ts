@@ -16,7 +16,7 @@ import {
 import { BatchRunner } from '../../../src/protocols/batches/batch-runner.js'
 import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
 import type { BatchLine, SendLine } from '../../../src/protocols/batches/batch-lines.js'
-import { madePipe, until } from '../../serve.js'
+import { eachWrite, madePipe, until } from '../../serve.js'
 
 const endpoint = '/v1/chat/completions'
 const lineOf = (index: number, body = '{}') =>
@@ -415,6 +415,23 @@ t.test('nobody waits for a pipe in place of lines', async (t) => {
     await t.rejects(folder.sizeOf(one), { code: 'not_found' })
   }
   t.equal(await folder.textOf(other, { at: 0, bytes: 1 }), 'a')
+})
+
+t.test('a slow disk holds up the line that it writes, and no other work', async (t) => {
+  const folder = new BatchFolder(t.testdir({ files: {}, batches: {} }))
+  const writes: (() => void)[] = []
+  await eachWrite(t, async (write) => {
+    await new Promise<void>((resolve) => writes.push(resolve))
+    await write()
+  })
+  const id = newId('file-', systemRandom)
+  const appended = [1, 2].map((n) => folder.append(id, { n }))
+  for (let count = 0; count < 2; count++) {
+    await until(() => writes.length > 0)
+    writes.shift()?.()
+  }
+  await Promise.all(appended)
+  t.equal(await readFile(folder.contentOf(id), 'utf8'), '{"n":1}\n{"n":2}\n')
 })
 
 t.test('half a line that a full disk has left is cut off before the next', async (t) => {

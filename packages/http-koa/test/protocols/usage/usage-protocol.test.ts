@@ -8,7 +8,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs'
-import { appendFile, type FileHandle, open, readdir } from 'node:fs/promises'
+import { appendFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ApiKey, hashKey, keyRing, openAiProtocol, usageProtocol } from '@cllm/http-koa'
 import { goesOn } from '../../../src/routes/koa-context.js'
@@ -23,7 +23,7 @@ import t, { type Test } from 'tap'
 import { UsageJournal } from '../../../src/protocols/usage/usage-journal.js'
 import { UsageLedger } from '../../../src/protocols/usage/usage-protocol.js'
 import { requestScope } from '../../../src/security/authenticate.js'
-import { madePipe, serve, until } from '../../serve.js'
+import { eachWrite, madePipe, serve, until } from '../../serve.js'
 
 const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({
   name,
@@ -57,18 +57,6 @@ async function counting(t: Test, folder: string) {
     embed: (name: string, input: readonly string[]) =>
       served.post('/v1/embeddings', { input }, { headers: as(name) }),
     usage: (query = '', name = 'root') => served.get(`/admin/usage${query}`, { headers: as(name) }),
-  }
-}
-
-/** Has the lines that a journal appends written by `work`. */
-async function eachWrite(t: Test, work: (write: () => Promise<void>) => Promise<void>) {
-  const probe = await open(t.testdirName)
-  const handles = Object.getPrototypeOf(probe) as FileHandle
-  await probe.close()
-  const append: FileHandle['appendFile'] = Reflect.get(handles, 'appendFile')
-  t.teardown(() => (handles.appendFile = append))
-  handles.appendFile = async function (this: FileHandle, ...line) {
-    await work(async () => await append.apply(this, line))
   }
 }
 
