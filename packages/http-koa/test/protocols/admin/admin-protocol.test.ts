@@ -91,11 +91,11 @@ testEach('GET and PUT /admin/scheduler', async (t) => {
   const now = { ...swapped, available }
   t.same(await server.get(), { status: 200, success: true, data: now })
 
-  const names = ['broken', 'by-turns', 'run-all']
+  const valid = { policies: ['broken', 'by-turns', 'run-all'] }
   const wrong: [unknown, object][] = [
     [
       { policy: 'by-turn' },
-      { code: 'invalid_policy', field: 'policy', valid: names, error: /did you mean "by-turns"/ },
+      { code: 'invalid_policy', field: 'policy', valid, error: /did you mean "by-turns"/ },
     ],
     [
       { policy: 'by-turns', options: { quantum: 'two' } },
