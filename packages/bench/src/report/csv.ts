@@ -27,13 +27,23 @@ export function csvOf(rows: readonly CsvRow[]): string {
 
 /** A line for each run: what ran, and every figure of it. */
 export const runsCsv = (runs: readonly Pick<Run, 'result'>[]): string =>
-  csvOf(runs.map(({ result }) => ({ ...runCells(result), ...figureCells(result) })))
+  csvOf(
+    runs.map(({ result }) => ({
+      ...runCells(result),
+      ...figureCells(result),
+      ...optionCells(result),
+    })),
+  )
 
 /** A line for each request of each run. */
 export const requestsCsv = (runs: readonly Run[]): string =>
   csvOf(
     runs.flatMap(({ result, records }) =>
-      records.map((record) => ({ ...runCells(result), ...requestCells(record) })),
+      records.map((record) => ({
+        ...runCells(result),
+        ...requestCells(record),
+        ...optionCells(result),
+      })),
     ),
   )
 
@@ -47,10 +57,13 @@ function runCells(result: Run['result']): CsvRow {
     const { target, repeat: run, startedAt: started } = result
     return { target: target.name, api: target.api, model: target.model, ...asked, run, started }
   }
-  const { policy, policyOptions, cost, machines, slots } = result
-  const options = JSON.stringify(policyOptions)
-  return { policy, options, ...asked, cost: cost.name, machines, slots }
+  const { policy, cost, machines, slots } = result
+  return { policy, ...asked, cost: cost.name, machines, slots }
 }
+
+/** The last column, as errors are before it: programs that split lines at commas still find all others. */
+const optionCells = (result: Run['result']): CsvRow =>
+  result.kind === 'run' ? {} : { options: JSON.stringify(result.policyOptions) }
 
 function figureCells(result: Run['result']): CsvRow {
   const { summary } = result
@@ -65,12 +78,12 @@ function figureCells(result: Run['result']): CsvRow {
     requests: total,
     cancelled,
     interrupted,
-    errors: JSON.stringify(errors),
     'duration s': durationMs / 1000,
     'tokens/s': totalTokensPerSecond,
     'goodput %': goodput && 100 * goodput.share,
     stability,
     ...Object.fromEntries(all),
+    errors: JSON.stringify(errors),
   }
 }
 

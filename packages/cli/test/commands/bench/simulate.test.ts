@@ -235,6 +235,7 @@ t.test('several seeds and policies: a row for each policy, with intervals, and C
   )
   t.equal(new Set(rows.slice(0, 3).map((row) => row['TTFT p90 ms'])).size, 3, 'each seed differs')
   t.ok(rows.every((row) => Number(row['busy %']) > 0))
+  t.match(Object.keys(rows[0]!).slice(-2), ['errors', 'options'], 'what has commas stands last')
   const requests = await readCsv(every)
   t.equal(requests.length, 2 * 3 * 40)
   const own = requests.filter((one) => one['policy'] === 'chunked+sjf' && one['seed'] === '6')
