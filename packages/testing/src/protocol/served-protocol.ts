@@ -132,6 +132,7 @@ export function jsonChannel<Out, In>(): [Channel<Out, In>, Channel<In, Out>] {
 function watchClient(inner: EngineClient) {
   let pieces: string[] = []
   let failure: unknown
+  let piecesBefore = 0
   let left = false
   let signal: AbortSignal | undefined
 
@@ -140,9 +141,12 @@ function watchClient(inner: EngineClient) {
       pieces = []
       left = false
       signal = options?.signal
-      if (failure !== undefined) return failing(failure)
+      if (failure !== undefined && piecesBefore === 0) return failing(failure)
       return watchStream(inner.submit(request, options), {
-        onEvent: (event) => void (event.type !== 'start' && pieces.push(event.text)),
+        onEvent(event) {
+          if (event.type !== 'start') pieces.push(event.text)
+          if (failure !== undefined && pieces.length > piecesBefore) throw failure
+        },
         onEnd: (error) => void (left ||= error?.code === 'cancelled'),
       })
     },
@@ -159,9 +163,10 @@ function watchClient(inner: EngineClient) {
     pieces: (): readonly string[] => pieces,
     /** Whether the last request was cancelled in one of the three ways that there are. */
     isCancelled: () => left || signal?.aborted === true,
-    /** Makes the next requests fail with this, or with undefined succeed. */
-    failWith(error: unknown) {
+    /** Makes the next requests fail with this after so many pieces, or with undefined succeed. */
+    failWith(error: unknown, after = 0) {
       failure = error
+      piecesBefore = after
     },
   }
 }

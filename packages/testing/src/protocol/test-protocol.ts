@@ -92,6 +92,15 @@ export async function testProtocol(
       }
     })
 
+    if (stream) {
+      await check(t, 'tells of a failure in the middle, or is cut off', async () => {
+        watched.failWith(new CllmError('backend_failed', 'an error in the middle'), 3)
+        const answer = await rig.ask(request).catch(() => undefined)
+        watched.failWith(undefined)
+        assert.match(answer?.body ?? 'error', /error|failed/i, 'it ends like a whole answer')
+      })
+    }
+
     const isJson = request.body !== undefined && request.headers === undefined
     if (!isJson) return
     await check(t, 'is refused when its body is not JSON', async () => {

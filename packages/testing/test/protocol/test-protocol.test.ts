@@ -18,6 +18,7 @@ interface Defects {
   readonly crashesOnNonsense?: boolean
   readonly takesAllPaths?: boolean
   readonly staysOpen?: boolean
+  readonly hidesFailure?: boolean
 }
 
 /** A protocol on bare node:http, with the defects that are asked for. */
@@ -96,7 +97,8 @@ async function readJson(
 
 function fail(response: ServerResponse, error: CllmError, defects: Defects): void {
   if (response.headersSent) {
-    response.destroy()
+    if (defects.hidesFailure) response.end()
+    else response.destroy()
     return
   }
   const type = { 'content-type': defects.plainErrors ? 'text/plain' : 'application/json' }
@@ -138,6 +140,11 @@ const broken: [string, RegExp, Defects][] = [
     { crashesOnNonsense: true },
   ],
   ['takes all paths', /leaves unknown paths alone/, { takesAllPaths: true }],
+  [
+    'ends a stream that failed like a whole one',
+    /failure in the middle.*: it ends like a whole answer/s,
+    { hidesFailure: true },
+  ],
   ['stays open', /closes: .*it still answers/, { staysOpen: true }],
 ]
 
