@@ -57,6 +57,8 @@ export interface KoaTransportContext extends TransportContext {
 
 /** A protocol for {@link KoaTransport}. */
 export interface KoaProtocol extends Protocol<KoaRouter> {
+  /** A definition is no protocol: what its `create` makes is one. */
+  readonly create?: never
   readonly routes?: readonly BoundRoute[]
   /** The error format of its routes. Default: the native API's. */
   readonly errors?: ErrorFormat

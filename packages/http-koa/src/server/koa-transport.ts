@@ -99,6 +99,9 @@ export class KoaTransport implements Transport {
     const [keys, others] = [options.security ?? {}, ...options.protocols].flatMap(
       (one) => one.keys ?? [],
     )
+    const unmade = options.protocols.find((one) => one.create !== undefined)
+    if (unmade !== undefined)
+      throw invalid(unmade, 'create', 'expected what it makes, instead got its definition')
     if (others !== undefined) {
       const letting = options.protocols.findLast((one) => one.keys !== undefined)
       throw invalid(letting!, 'keys', 'the server has other keys already')

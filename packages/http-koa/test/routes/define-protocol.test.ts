@@ -229,6 +229,9 @@ t.test('a protocol may let clients in, by keys that it looks up', async (t) => {
   t.same(seen, [{ key: 'ann', tenant: 'shop' }], 'not whose the client says that it is')
   t.equal(await ask('/admin/drain', 'secret'), 403)
   t.equal((await server.get('/health/live')).status, 200, 'open to everybody')
+  const unmade = serve({ protocols: [pinging({ keys }) as never] })
+  const expected = 'protocol "ping": create: expected what it makes, instead got its definition'
+  await t.rejects(unmade, { message: expected }, 'or everybody would be let in')
   const protocols = createKoaProtocols(registry)
   const both = serve({ protocols, transport: { security: { keys: keyRing(() => [ann]) } } })
   const message = 'protocol "ping": keys: the server has other keys already'
