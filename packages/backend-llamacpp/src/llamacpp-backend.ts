@@ -6,6 +6,7 @@ import {
   CllmError,
   type Clock,
   defined,
+  type EmbedMixed,
   type LogitProcessor,
   type MediaEncoder,
   type ModelInfo,
@@ -81,6 +82,7 @@ export class LlamaCppBackend implements Backend {
   readonly states?: SlotStates
   readonly adapters?: LlamaCppAdapters
   readonly media?: MediaEncoder
+  readonly embedMixed?: EmbedMixed
   readonly interrupt?: () => void
   readonly shift?: NonNullable<Backend['shift']>
   readonly preferSlot: Backend['preferSlot']
@@ -101,6 +103,12 @@ export class LlamaCppBackend implements Backend {
     if (parts.states !== undefined) this.states = parts.states
     if (parts.adapters !== undefined) this.adapters = parts.adapters
     if (parts.encoder !== undefined) this.media = parts.encoder
+    if (parts.embedder.limits.mixed !== undefined) {
+      this.embedMixed = (tokens, media, adapters) => {
+        this.#checkOpen()
+        return parts.embedder.embedMixed(tokens, media, nativeAdapters(adapters))
+      }
+    }
     const { abortable, cells } = parts
     if (parts.canShift) this.shift = (slot, keep, discard) => cells.shift(slot, keep, discard)
     this.preferSlot = parts.kvUnified ? ([first]) => first! : preferSlot

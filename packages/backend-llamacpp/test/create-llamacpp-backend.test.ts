@@ -52,7 +52,7 @@ const qwen3: ModelShape = {
   slidingWindow: undefined,
   rmsNormEpsilon: 1e-6,
   ropeTheta: 1e6,
-  comparesTexts: false,
+  pooling: 0,
   sizeBytes: 523_914_592,
 }
 

@@ -1,6 +1,7 @@
-import { CllmError, type TokenId } from '@cllm/core'
+import { CllmError, type MediaSpan, type TokenId } from '@cllm/core'
+import { computeVectors } from '../media/compute-vectors.js'
 import { planContext, type MemoryDependencies, paddedContext } from './memory-plan.js'
-import type { ModelShape } from './model-shape.js'
+import type { MemoryKind, ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
 import type {
   AppliedNativeAdapter,
@@ -8,6 +9,7 @@ import type {
   NativeContext,
 } from '../native/native-context.js'
 import type { LlamaRuntime, LoadedModel } from '../native/native.js'
+import { SlotCells } from '../slots/slot-cells.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
 /** Options of {@link Embedder}. */
@@ -16,6 +18,8 @@ interface EmbeddingOptions {
   readonly inputs: number
   /** Whether to return each token's vector, neither pooled nor normalized. */
   readonly eachToken: boolean
+  /** The kind of memory of a model that can embed images and sounds; undefined: it cannot. */
+  readonly mixed: MemoryKind | undefined
 }
 
 /** The context of embeddings; with the addon it supports no adapters. */
@@ -37,7 +41,7 @@ export class Embedder {
   constructor(
     private readonly open: () => Promise<OpenEmbeddings>,
     private readonly vocabulary: Vocabulary,
-    private readonly limits: EmbeddingOptions,
+    readonly limits: EmbeddingOptions,
   ) {}
 
   /**
@@ -80,13 +84,46 @@ export class Embedder {
     }
   }
 
+  /**
+   * Computes the vector of an input with images or sounds: that of its last token, behind the last of them. Several
+   * passes compute it, so llama.cpp cannot pool it in another way.
+   */
+  async embedMixed(
+    tokens: readonly TokenId[],
+    media: readonly MediaSpan[],
+    adapters: readonly AppliedNativeAdapter[],
+  ): Promise<number[]> {
+    const opened = (this.#opened ??= await this.open())
+    this.#checkLength(tokens, opened)
+    const context = opened.context as LogitsContext
+    const own = { slotSize: opened.tokens, copiesLate: false, canPad: false, shifting: undefined }
+    const cells = new SlotCells(context, 1, { ...this.limits.mixed!, ...own })
+    const item = { slot: 0, position: 0, tokens, media, outputs: [] }
+    if (adapters.length > 0) context.setAdapters(adapters)
+    try {
+      for (const { tokens: text, position } of (await computeVectors([item], cells, context))
+        .items) {
+        const place = { sequence: 0, position: cells.positionOf(0, position) }
+        await context.decodeBatch([{ ...place, tokens: text, outputs: [text.length - 1] }])
+      }
+      return normalized(context.getEmbedding(0, 0))
+    } finally {
+      context.disposeSequence(0)
+      if (adapters.length > 0) context.setAdapters([])
+    }
+  }
+
   async dispose(): Promise<void> {
     await this.#opened?.context.dispose()
     this.#opened = undefined
   }
 
-  #check(tokens: readonly TokenId[], { tokens: longest, isShort }: OpenEmbeddings): void {
+  #check(tokens: readonly TokenId[], opened: OpenEmbeddings): void {
     for (const token of tokens) this.vocabulary.check(token)
+    this.#checkLength(tokens, opened)
+  }
+
+  #checkLength(tokens: readonly TokenId[], { tokens: longest, isShort }: OpenEmbeddings): void {
     if (tokens.length > 0 && tokens.length <= longest) return
     throw new CllmError(
       'prompt_too_long',

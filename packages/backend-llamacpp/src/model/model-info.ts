@@ -4,7 +4,7 @@ import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
 import type { NativeModel } from '../native/native-model.js'
 import type { ChatTemplate } from '../text/chat-template.js'
 import type { Vocabulary } from '../text/vocabulary.js'
-import type { ModelShape } from './model-shape.js'
+import { type ModelShape, rankPooling } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
 
 /** A model in memory. */
@@ -58,7 +58,7 @@ export function modelInfo(
       bosToken: vocabulary.bosText,
       eosToken: vocabulary.eosText,
       ...defined({ eosTokenId, reasoning, pooling, ropeTheta, rmsNormEpsilon }),
-      ...(shape.comparesTexts && pairDetails(native)),
+      ...(shape.pooling === rankPooling && pairDetails(native)),
     },
   }
 }

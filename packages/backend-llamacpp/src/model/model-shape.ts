@@ -27,8 +27,8 @@ export interface ModelShape extends Pick<
   /** The number of tokens that sliding-window layers look back; undefined: no layer has a window. */
   readonly slidingWindow: number | undefined
   readonly ropeTheta: number | undefined
-  /** Whether it is a reranker, which returns how well two texts fit instead of a vector. */
-  readonly comparesTexts: boolean
+  /** How it pools vectors by default, by llama.cpp's number; 4: it is a reranker, which returns how well two texts fit. */
+  readonly pooling: number
   readonly rmsNormEpsilon: number | undefined
   /** The size of the projector's file; undefined: there is none. */
   readonly projectorBytes?: number | undefined
@@ -101,7 +101,7 @@ function shapeOf(file: GgufHead, path: string, sizeBytes: number): ModelShape {
     looksAhead: attention['causal'] === false,
     slidingWindow: largest(attention['sliding_window']) || undefined,
     ropeTheta: largest(fieldsOf(fields['rope'])['freq_base']) || undefined,
-    comparesTexts: Number(fields['pooling_type'] ?? 0) === rankPooling,
+    pooling: Number(fields['pooling_type'] ?? 0),
     rmsNormEpsilon: largest(attention['layer_norm_rms_epsilon']) || undefined,
     sizeBytes,
     quantization: quantizationOf(general['file_type']),

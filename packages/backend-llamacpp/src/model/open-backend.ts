@@ -1,7 +1,7 @@
 import { type BackendLimits, CellPool, CllmError, type SlotStates } from '@cllm/core'
 import { ConstraintGrammars } from '../grammar/constraint-grammars.js'
 import { LlamaCppBackend, type LlamaCppBackendParts } from '../llamacpp-backend.js'
-import type { LlamaCppDependencies } from '../llamacpp-options.js'
+import { type LlamaCppDependencies, poolingTypes } from '../llamacpp-options.js'
 import { LlamaCppAdapters } from './adapters.js'
 import { Embedder, embeddingTokens, openEmbeddings } from './embedder.js'
 import { cellsOf } from './memory-plan.js'
@@ -119,7 +119,11 @@ function assemble(
     embedder: new Embedder(
       () => openEmbeddings(llama, loaded, shape, settings, dependencies),
       vocabulary,
-      { inputs: loaded.embeddingInputs, eachToken: settings.pooling === 'none' },
+      {
+        inputs: loaded.embeddingInputs,
+        eachToken: settings.pooling === 'none',
+        mixed: encoder !== undefined && takesLast(shape, settings) ? shape : undefined,
+      },
     ),
     grammars: new ConstraintGrammars(vocabulary, (text, special) => parts.behind(text, special)),
     clock,
@@ -161,6 +165,10 @@ async function openEncoder(
   await encoder.open()
   return encoder
 }
+
+/** Whether an input's embedding is that of its last token, as it is without pooling. */
+const takesLast = ({ pooling: own }: ModelShape, { pooling }: ContextSettings): boolean =>
+  pooling === undefined ? own === 0 || own === poolingTypes.last : pooling === 'last'
 
 /** Queries in one tile of flash attention on the CPU (`GGML_FA_TILE_Q`). */
 const chunkMultiple = 64

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { writeSyntheticModel } from '@cllm/gguf'
 import type { BatchItem, MediaSpan, TokenId } from '@cllm/core'
 import t, { type Test } from 'tap'
+import type { LlamaCppBackend } from '../../src/llamacpp-backend.js'
 import { LlamaCppStates } from '../../src/slots/llamacpp-states.js'
 import type { SlotCells } from '../../src/slots/slot-cells.js'
 import { openTiny, sampling } from '../open-tiny.js'
@@ -206,6 +207,21 @@ t.test('images with positions of their own, or read as a whole', async (t) => {
   const causal = await likelihood(3, false)
   t.not(await likelihood(1, true), causal, 'its vectors see those behind them')
   t.equal(await likelihood(1, false), causal, 'those of the next one do not')
+})
+
+t.test('an embedding of vectors is that of the tokens in whose place they are', async (t) => {
+  const { backend, media } = await open(t, 'llama')
+  const { embedder } = (backend as LlamaCppBackend)['parts']
+  const [text] = await backend.embed!([prompt])
+  const tokens = prompt.map((token, index) => (index > 2 && index < 12 ? 1_000_000 : token))
+  const isNear = (other: readonly number[]) =>
+    text!.every((value, index) => Math.abs(value - other[index]!) < 1e-4)
+  t.ok(isNear(await embedder.embedMixed(tokens, [media[0]!], [])))
+  const other = { ...media[0]!, vectors: media[0]!.vectors.map((value) => -value) }
+  t.notOk(isNear(await embedder.embedMixed(tokens, [other], [])))
+  t.same((await backend.embed!([prompt]))[0], text, 'nothing of it is left')
+  const long = Array.from({ length: 3000 }, () => 5)
+  await t.rejects(embedder.embedMixed(long, media, []), { code: 'prompt_too_long' })
 })
 
 t.test('a saved slot knows the places of its images', async (t) => {

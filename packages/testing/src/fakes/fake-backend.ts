@@ -5,6 +5,7 @@ import type {
   BackendCapabilities,
   BackendLimits,
   BatchItem,
+  EmbedMixed,
   ModelInfo,
   Sampler,
   SlotId,
@@ -202,6 +203,11 @@ export class FakeBackend implements Backend {
     return inputs.map((tokens) =>
       fakeEmbedding(hashTokens(this.#model.emptyHash, tokens) + salt, size),
     )
+  }
+
+  async embedMixed(...[tokens, , adapters]: Parameters<EmbedMixed>): Promise<readonly number[]> {
+    const [vector] = await this.embed([tokens], adapters)
+    return vector!
   }
 
   truncate(slot: SlotId, length: number): number {

@@ -25,7 +25,7 @@ export function shapeOf({ shape, bytes, projector }: CatalogEntry): ModelShape |
     isRecurrent: false,
     looksAhead: false,
     slidingWindow: undefined,
-    comparesTexts: false,
+    pooling: 0,
     ropeTheta: undefined,
     rmsNormEpsilon: undefined,
     sizeBytes: bytes,

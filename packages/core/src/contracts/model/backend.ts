@@ -2,6 +2,7 @@ import type { Learner } from '../services.js'
 import type {
   AppliedAdapter,
   BackendAdapters,
+  EmbedMixed,
   ModelInfo,
   MediaEncoder,
   MediaSpan,
@@ -13,7 +14,6 @@ import type { SamplingParams } from './sampling.js'
 import type { CllmError } from '../../errors/cllm-error.js'
 
 export type { SlotId } from './states.js'
-
 export type { ModelDetails, ModelInfo } from './model-info.js'
 
 /** The limits of a backend. */
@@ -250,6 +250,9 @@ export interface Backend extends Learner {
     inputs: readonly (readonly TokenId[])[],
     adapters?: readonly AppliedAdapter[],
   ): Promise<readonly (readonly number[])[]>
+
+  /** As `embed`, for one input with images or sounds; left out by a backend that cannot. */
+  readonly embedMixed?: EmbedMixed
 
   /**
    * Drops the slot's tokens from `length` on, and returns the length really kept: a sliding-window or recurrent model may

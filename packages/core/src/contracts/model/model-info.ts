@@ -211,3 +211,10 @@ export interface MediaEncoder {
   /** From now on, also caches encodings in these files, which outlive the process. */
   keepIn?(files: StateFiles): void
 }
+
+/** Computes the embedding of an input with images or sounds, as `Backend.embed` does that of a text. */
+export type EmbedMixed = (
+  tokens: readonly TokenId[],
+  media: readonly MediaSpan[],
+  adapters?: readonly AppliedAdapter[],
+) => Promise<readonly number[]>

@@ -2,19 +2,24 @@ import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { EmbedOptions, Embedding } from '../../contracts/engine/engine-client.js'
 import type { Prompt } from '../../contracts/engine/generate-request.js'
+import type { MediaSpan } from '../../contracts/model/model-info.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { cancelled, CllmError } from '../../errors/cllm-error.js'
+import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
 import { embed } from '../backend-calls.js'
 import type { RequestAdapters } from '../../contracts/model/model-info.js'
 import { AdapterTable } from './adapters.js'
 import { unsupported } from '../input/check-request.js'
+import { hasMedia, resolveMedia } from '../input/resolve-media.js'
 import { resolvePrompt } from '../input/resolve-prompt.js'
 import { InputContext } from '../input/resolve-request.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
 
 interface Job {
   readonly tokens: readonly TokenId[]
+  /** Its images and sounds, if it has any: it is then computed alone. */
+  readonly media?: readonly MediaSpan[]
   readonly adapters: RequestAdapters
   readonly resolve: (vector: readonly number[]) => void
   readonly reject: (error: CllmError) => void
@@ -80,11 +85,13 @@ export class Embeddings implements LoopWork {
       if (signal?.aborted === true) throw cancelled()
       if (this.#closed !== undefined) throw this.#closed
     }
-    const tokens = await resolvePrompt(input, this.context, ensureWanted)
+    const { tokens, media } = hasMedia(input)
+      ? await this.#readMixed(input, signal)
+      : { tokens: await resolvePrompt(input, this.context, ensureWanted) }
     ensureWanted()
     let onAbort = (): void => {}
     const vector = new Promise<readonly number[]>((resolve, reject) => {
-      const job = { tokens, adapters, resolve, reject }
+      const job = { tokens, adapters, resolve, reject, ...defined({ media }) }
       onAbort = () => this.#leave(job)
       signal?.addEventListener('abort', onAbort, { once: true })
       this.#queue.push(job)
@@ -94,6 +101,27 @@ export class Embeddings implements LoopWork {
       return { vector: await vector, promptTokens: tokens.length }
     } finally {
       signal?.removeEventListener('abort', onAbort)
+    }
+  }
+
+  async #readMixed(input: Prompt, given?: AbortSignal) {
+    if (this.backend.media === undefined || this.backend.embedMixed === undefined) {
+      throw unsupported(
+        'input',
+        'media',
+        "this model's embeddings are of texts: with files only the last token's can be computed",
+      )
+    }
+    const { context } = this
+    // A signal of its own, with an error of ours as its reason.
+    const left = new AbortController()
+    const leave = (): void => left.abort(cancelled())
+    given?.addEventListener('abort', leave, { once: true })
+    try {
+      const owner = context.ownerOf('', { prompt: input }, context.clock.now(), left.signal)
+      return await resolveMedia(input, context, owner)
+    } finally {
+      given?.removeEventListener('abort', leave)
     }
   }
 
@@ -132,9 +160,10 @@ export class Embeddings implements LoopWork {
     let room = embeddingTokens
     let count = 0
     const [first] = this.#queue
-    for (const { tokens, adapters } of this.#queue.slice(0, embeddingInputs)) {
+    for (const { tokens, media, adapters } of this.#queue.slice(0, embeddingInputs)) {
       room -= tokens.length
-      if (room < 0 || adapters.key !== first?.adapters.key) break
+      const isMixed = (media ?? first?.media) !== undefined
+      if (room < 0 || isMixed || adapters.key !== first?.adapters.key) break
       count++
     }
     return Math.max(1, count)
@@ -156,8 +185,15 @@ export class Embeddings implements LoopWork {
   async #compute(jobs: readonly Job[]): Promise<boolean> {
     try {
       const { applied = [] } = jobs[0]?.adapters ?? {}
-      const inputs = jobs.map(({ tokens }) => tokens)
-      const vectors = await embed(this.backend, inputs, applied)
+      const [{ tokens, media } = { tokens: [] }] = jobs
+      const vectors =
+        media === undefined
+          ? await embed(
+              this.backend,
+              jobs.map((job) => job.tokens),
+              applied,
+            )
+          : [await this.backend.embedMixed!(tokens, media, applied)]
       for (const [index, { resolve }] of jobs.entries()) resolve(vectors[index]!)
     } catch (error) {
       if (jobs.length > 1) return false

@@ -2,6 +2,7 @@ import 'reflect-metadata'
 import type { GenerateRequest, MediaSpan } from '@cllm/core'
 import { array, assert, integer, property } from 'fast-check'
 import t from 'tap'
+import { EMBEDDINGS, type Embeddings } from '../../../src/engine/features/embeddings.js'
 import { chunkEnd, mediaWithin } from '../../../src/engine/input/resolve-media.js'
 import { PartQueue } from '../../../src/engine/input/resolve-prompt.js'
 import { leftovers, nothingLeft, rig } from '../../rig.js'
@@ -58,6 +59,32 @@ t.test('what cannot be shown is refused and disturbs nobody', async (t) => {
   t.equal(behind.error, undefined, 'a plain text may have one, too')
   const blind = await rig().ask(asks('See this', image('a')))
   t.match(blind.error, { code: 'unsupported', message: /without an encoder/ })
+  t.same(leftovers(made), nothingLeft)
+})
+
+t.test('an input with an image has an embedding of its own', async (t) => {
+  const made = rig({ images: true, embeddingSize: 4 })
+  const { features } = made.engine
+  const input = (data: string, text = 'See this') => ({
+    text,
+    media: [{ type: 'image' as const, at: 3, data: image(data) }],
+  })
+  const embed = async (...given: Parameters<Embeddings['embed']>) =>
+    await features.get(EMBEDDINGS).embed(...given)
+  const [one, again, other, text] = await Promise.all(
+    [input('a cat'), input('a cat'), input('a dog'), { text: 'See this' }].map((one) => embed(one)),
+  )
+  t.same(one, again)
+  t.notSame(one!.vector, other!.vector)
+  t.equal(one!.promptTokens, text!.promptTokens + 5)
+  t.same(made.backend.media!.encoded, ['a cat', 'a dog'], 'encoded once')
+  await t.rejects(embed(input('bad')), { code: 'invalid_media' })
+  const leaving = new AbortController()
+  const left = embed(input('late'), { signal: leaving.signal })
+  leaving.abort()
+  await t.rejects(left, { code: 'cancelled' })
+  Object.assign(made.backend, { embedMixed: undefined })
+  await t.rejects(embed(input('a cat')), { code: 'unsupported', message: /are of texts/ })
   t.same(leftovers(made), nothingLeft)
 })
 
