@@ -168,11 +168,7 @@ export type BytePairVocabulary = ReturnType<typeof bytePairVocabulary>
  * is left out.
  * @throws RangeError when the merges are too few, or there is no room for the special tokens.
  */
-export function bytePairVocabulary(
-  merges: Iterable<Merge>,
-  size: number,
-  specialsAt: number,
-) {
+export function bytePairVocabulary(merges: Iterable<Merge>, size: number, specialsAt: number) {
   const tokens = new Set(byteAlphabet)
   const used: Merge[] = []
   for (const merge of merges) {
