@@ -4,8 +4,8 @@ import { CllmError } from '@cllm/core'
 export const grammarLimits = {
   /** Steps to compile a schema or a regular expression: about 100 ms. */
   steps: 250_000,
-  /** The steps that one on a pattern counts as. */
-  patternStep: 1,
+  /** What a step that is not on a pattern counts as. */
+  plainStep: 1,
   /** Characters of the text: as many as llama.cpp can still read within milliseconds. */
   characters: 200_000,
   /** The depth of nested groups. */
@@ -28,14 +28,14 @@ export const grammarLimits = {
 
 /** Limits on the work of compiling a constraint. */
 export type WorkLimits = Readonly<
-  Record<'steps' | 'patternStep' | 'characters' | 'elements' | 'copied' | 'comparisons', number>
+  Record<'steps' | 'plainStep' | 'characters' | 'elements' | 'copied' | 'comparisons', number>
 >
 
 /** What the engine's thread does at most, as streams wait for it: about 50 ms while its code is cold. */
 export const littleWork: WorkLimits = {
-  steps: 50_000,
-  // while the code is cold, they take twice the time of others
-  patternStep: 2,
+  steps: 25_000,
+  // while the code is cold, one on a pattern takes twice the time
+  plainStep: 0.5,
   characters: 40_000,
   elements: 20_000,
   copied: 100_000,
@@ -46,11 +46,19 @@ export const littleWork: WorkLimits = {
 export class MoreWork extends Error {}
 
 /**
- * The error where work exceeds its limits.
- * @param isHopeless - whether it exceeds those of any thread already
+ * Ends work of a kind that exceeds its limit: it is refused only if it exceeds that of any thread.
+ * @throws MoreWork or CllmError
  */
-export const beyond = (limits: WorkLimits, refuse: () => CllmError, isHopeless = false): Error =>
-  limits === littleWork && !isHopeless ? new MoreWork() : refuse()
+export function checkWork(
+  kind: keyof WorkLimits,
+  done: number,
+  limits: WorkLimits,
+  refuse: (limit: number) => CllmError,
+): void {
+  if (done <= limits[kind]) return
+  const most = grammarLimits[kind]
+  throw done > most ? refuse(most) : new MoreWork()
+}
 
 /**
  * The error for a constraint that cannot be honoured.
@@ -103,29 +111,30 @@ export type Spend = (steps: number) => void
  * `allOf` the next one twice, are 2^25 schemas.
  */
 export class SchemaBudget {
-  #steps: number
+  #done = 0
 
-  constructor(private readonly limits: WorkLimits = grammarLimits) {
-    this.#steps = limits.steps
-  }
+  constructor(private readonly limits: WorkLimits = grammarLimits) {}
 
   /**
    * @param pointer - the part of the schema being processed
    * @throws CllmError `invalid_constraint` if the budget is exceeded
    */
   spend(steps: number, pointer: string): void {
-    this.#steps -= steps
-    if (this.#steps >= 0) return
-    const shown = pointer.length > 200 ? `${pointer.slice(0, 200)}…` : pointer
-    const most = grammarLimits.steps
-    const reason = `up to here the schema takes more than ${most} steps to compile`
-    const { limits } = this
-    const isHopeless = limits.steps - this.#steps > limits.patternStep * most
-    throw beyond(limits, () => refusedSchema(shown, `${reason}. ${smaller}`), isHopeless)
+    this.#spend(this.limits.plainStep * steps, pointer)
   }
 
-  /** Returns a function that spends steps on one part of the schema. */
+  /** Returns a function that spends steps on a pattern at one part of the schema. */
   at(pointer: string): Spend {
-    return (steps) => this.spend(this.limits.patternStep * steps, pointer)
+    return (steps) => this.#spend(steps, pointer)
+  }
+
+  #spend(steps: number, pointer: string): void {
+    this.#done += steps
+    if (this.#done <= this.limits.steps) return // without a closure, as this is called often
+    checkWork('steps', this.#done, this.limits, (limit) => {
+      const shown = pointer.length > 200 ? `${pointer.slice(0, 200)}…` : pointer
+      const reason = `up to here the schema takes more than ${limit} steps to compile`
+      return refusedSchema(shown, `${reason}. ${smaller}`)
+    })
   }
 }

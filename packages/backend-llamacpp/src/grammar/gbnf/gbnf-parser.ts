@@ -1,7 +1,7 @@
 import { entryOf } from '@cllm/core'
 import { checkRecursion, ElementKind, type GbnfRules } from './gbnf-rules.js'
 import { type Amount, GbnfReader, type NamedTokens } from './gbnf-reader.js'
-import { beyond, grammarLimits, type WorkLimits } from '../refuse.js'
+import { checkWork, grammarLimits, type WorkLimits } from '../refuse.js'
 
 /** The elements of a rule, as pairs of kind and value. */
 type Rule = number[]
@@ -152,12 +152,9 @@ class GbnfParser {
     }
     // llama.cpp copies the repeated elements even for {1}, which may come many times behind one element
     this.#copied += (rule.length - last) / 2
-    if (this.#copied > this.limits.copied) {
-      const limit = grammarLimits.copied
-      const refuse = () =>
-        this.reader.problem(`the repetitions are of more than ${limit} elements together`, at)
-      throw beyond(this.limits, refuse, this.#copied > limit)
-    }
+    checkWork('copied', this.#copied, this.limits, (limit) =>
+      this.reader.problem(`the repetitions are of more than ${limit} elements together`, at),
+    )
     const repeated = rule.slice(last)
     const size = repeated.length / 2
     const optional = isBounded ? max - min : 1
@@ -184,10 +181,11 @@ class GbnfParser {
 
   #count(elements: number, at: number): void {
     this.#elements += elements
-    if (this.#elements <= this.limits.elements) return
-    const limit = grammarLimits.elements
-    const reason = `with its repetitions written out the grammar has more than ${limit} elements`
-    throw beyond(this.limits, () => this.reader.problem(reason, at), this.#elements > limit)
+    if (this.#elements <= this.limits.elements) return // without a closure
+    checkWork('elements', this.#elements, this.limits, (limit) => {
+      const all = 'with its repetitions written out the grammar has'
+      return this.reader.problem(`${all} more than ${limit} elements`, at)
+    })
   }
 
   #number(name: string): number {

@@ -1,7 +1,7 @@
 import type { CllmError } from '@cllm/core'
 import { ElementKind } from './gbnf-rules.js'
 import type { GrammarTokens } from '../match/token-grammar.js'
-import { beyond, grammarLimits, refused, type WorkLimits } from '../refuse.js'
+import { checkWork, grammarLimits, refused, type WorkLimits } from '../refuse.js'
 
 const nameCharacters = /[A-Za-z0-9-]+/y
 const number = /\d+/y
@@ -41,12 +41,10 @@ export class GbnfReader {
     limits: WorkLimits = grammarLimits,
   ) {
     const { length } = text
-    if (length > limits.characters) {
-      const limit = grammarLimits.characters
+    checkWork('characters', length, limits, (limit) => {
       const reason = `it has ${length} characters, the limit is ${limit}`
-      const refuse = () => refused('The grammar cannot be used', reason, { limit })
-      throw beyond(limits, refuse, length > limit)
-    }
+      return refused('The grammar cannot be used', reason, { limit })
+    })
   }
 
   get isAtEnd(): boolean {

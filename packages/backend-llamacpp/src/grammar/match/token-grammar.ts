@@ -4,7 +4,7 @@ import { forcedText, type JsonLayout } from './forced-text.js'
 import { GrammarStacks, type Stack, type TextPlace, tooAmbiguous } from './grammar-stacks.js'
 import { bytesBehind, type TokenTrie } from './token-trie.js'
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
-import { beyond, grammarLimits, type WorkLimits } from '../refuse.js'
+import { checkWork, grammarLimits, type WorkLimits } from '../refuse.js'
 
 /** The state of a grammar behind a text. */
 export interface GrammarState {
@@ -223,7 +223,9 @@ function allow(
   limits: WorkLimits,
 ): void {
   const { bytes, ends, tokens, starts } = trie
-  const limit = limits.comparisons + grammarLimits.comparisonsPerByte * bytes.length
+  const free = grammarLimits.comparisonsPerByte * bytes.length
+  const check = (done: number) =>
+    checkWork('comparisons', done - free, limits, (limit) => tooLong(limit + free))
   const size = graph.size
   let compared = 0
   /** For each node on the path to this one: the place behind its text, and the index behind its subtree. */
@@ -237,9 +239,7 @@ function allow(
     compared += place.stacks.length
     if (next === undefined) {
       next = graph.read(place, byte)
-      if (compared + newStack * (graph.size - size) > limit) {
-        throw beyond(limits, () => tooLong(limit))
-      }
+      check(compared + newStack * (graph.size - size))
     }
     if (next === null) {
       node = ends[node]!
@@ -251,7 +251,7 @@ function allow(
     behind[depth] = ends[node]!
     node++
   }
-  if (compared > limit) throw beyond(limits, () => tooLong(limit))
+  check(compared)
 }
 
 function tooLong(limit: number): CllmError {
