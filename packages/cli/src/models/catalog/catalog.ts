@@ -77,6 +77,8 @@ export interface CatalogShape extends Pick<
   | 'keyValueHeads'
 > {
   readonly headSize: number
+  /** Of a hybrid, the layers that have a KV cache. Default: all. */
+  readonly cachedLayers?: number
 }
 
 /** A model with a short name. */

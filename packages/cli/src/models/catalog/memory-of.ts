@@ -13,14 +13,14 @@ const usualMemory: Omit<MemorySettings, keyof Sizes> = {
 /** The shape of a catalog model before it is downloaded; undefined: not known. */
 export function shapeOf({ shape, bytes, projector }: CatalogEntry): ModelShape | undefined {
   if (shape === undefined) return undefined
-  const { headSize, layers, keyValueHeads } = shape
+  const { headSize, layers, cachedLayers = layers, keyValueHeads } = shape
   return {
     ...shape,
     architecture: 'unknown',
     quantization: 'unknown',
     keyLength: headSize,
     valueLength: headSize,
-    cacheElementsPerToken: layers * keyValueHeads * 2 * headSize,
+    cacheElementsPerToken: cachedLayers * keyValueHeads * 2 * headSize,
     stateElementsPerSlot: 0,
     isRecurrent: false,
     looksAhead: false,

@@ -280,6 +280,21 @@ t.test('a broken GGUF is refused before a model is made of it', async (t) => {
   t.same(served, [])
 })
 
+t.test(
+  'every model that sees has a memory, a hybrid only that of its layers with a cache',
+  async (t) => {
+    const unknown = catalog
+      .filter((entry) => shapeOf(entry) === undefined)
+      .map(({ title }) => title)
+    t.same(
+      unknown.filter((title) => title.endsWith('sees')),
+      [],
+    )
+    const hybrid = shapeOf(catalog.find(({ name }) => name === 'lfm2-vl-1.6b')!)!
+    t.equal(hybrid.cacheElementsPerToken, 6 * 8 * 2 * 64)
+  },
+)
+
 t.test('how many layers fit on a GPU', async (t) => {
   const shape = shapeOf(catalog.find(({ name }) => name === 'qwen3-8b')!)!
   const gb = 1e9
