@@ -96,17 +96,14 @@ export class KoaTransport implements Transport {
       streams: new ResumableStreams(context.clock),
     }
     this.#scheme = options.tls === undefined ? 'http' : 'https'
-    const [keys, others] = [options.security ?? {}, ...options.protocols].flatMap(
-      (one) => one.keys ?? [],
-    )
     const unmade = options.protocols.find((one) => one.create !== undefined)
-    if (unmade !== undefined)
-      throw invalid(unmade, 'create', 'expected what it makes, instead got its definition')
-    if (others !== undefined) {
-      const letting = options.protocols.findLast((one) => one.keys !== undefined)
-      throw invalid(letting!, 'keys', 'the server has other keys already')
-    }
-    const security = secure({ ...options.security, ...defined({ keys }) }, context, this.#hosts)
+    const problem = 'expected what it makes, instead got its definition'
+    if (unmade !== undefined) throw invalid(unmade, 'create', problem)
+    const letting = options.protocols.filter((one) => one.keys !== undefined)
+    const { keys = letting.shift()?.keys, ...others } = options.security ?? {}
+    const [second] = letting
+    if (second !== undefined) throw invalid(second, 'keys', 'the server has other keys already')
+    const security = secure({ ...others, ...defined({ keys }) }, context, this.#hosts)
     const open: OpenRequests = new Map()
     const engines = this.#enginesFor(options, context, security, open)
     this.#server = createHttpServer(options)
