@@ -1,3 +1,4 @@
+import module from 'node:module'
 import {
   ADAPTERS,
   type Backend,
@@ -53,7 +54,6 @@ async function start(settings: EngineSettings): Promise<void> {
     const { use, cache = { ram: 0 }, engines = 1 } = settings
     const isLlamaCpp = settings.backendName === llamaCpp
     const built = isLlamaCpp ? await findNativeLibraries(process.env, ownLogger) : undefined
-    const library = built?.library
     const registry = await loadRegistry(settings.plugins, settings.pluginsFolder, [], {
       availableMemory: () => availableMemory(settings.heldBytes),
       cores: { cores: availableCores(), engines },
@@ -64,18 +64,16 @@ async function start(settings: EngineSettings): Promise<void> {
     const context = { clock: systemClock, logger }
     const backend = await registry.createBackend(settings.backendName, settings.backend, context)
     await warmUp(backend)
-    const fingerprint = await fingerprintOf(backend, settings.backend, library)
+    const fingerprint = await fingerprintOf(backend, settings.backend, built?.library)
     // What an engine learns depends on all of these.
-    const { policy: policyName, policyOptions, draft } = settings
     const { speculative, proposerOptions } = settings.options
-    const chosen = [settings.backend, draft, policyName, policyOptions]
+    const chosen = [settings.backend, settings.draft, settings.policy, settings.policyOptions]
     const kind = [fingerprint, availableCores(), engines, ...chosen, speculative, proposerOptions]
     const learned = await openLearned(learnedFolder(process), kind, logger)
     const draftBackend = await openDraft(registry, settings, backend.limits, context)
     // The states of unloaded models take one more share.
     const sharers = engines + Number(cache.unloaded !== undefined)
     const cacheRamBytes = cacheSize(cache.ram, availableMemory(settings.heldBytes), sharers)
-    const options = { ...settings.options, cacheRamBytes }
     const { logger: _, ...parts } = use
     const engine = createEngine({
       backend,
@@ -84,7 +82,7 @@ async function start(settings: EngineSettings): Promise<void> {
       policy,
       fallbackPolicy,
       logger,
-      options,
+      options: { ...settings.options, cacheRamBytes },
       registry,
       use: parts,
       ...stateFilesOf(cache, cacheRamBytes, backend, logger),
@@ -92,6 +90,9 @@ async function start(settings: EngineSettings): Promise<void> {
     })
     await loadAdapters(engine, settings, logger)
     hostEngine(engine, registry, channel, { fingerprint })
+    // Node keeps compiled code when a process exits, which this one does not: it is killed.
+    const { flushCompileCache } = module as { flushCompileCache?: () => void }
+    flushCompileCache?.()
     void engine.failed().then((error) => {
       logger.error({ err: error }, 'the engine failed: its process ends and is replaced')
       process.disconnect()

@@ -154,7 +154,8 @@ function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProc
     env: {
       ...oneArena,
       ...threadPoolOf(settings),
-      NODE_COMPILE_CACHE: compiledFolder({ env }),
+      // of its own: with other flags, V8 refuses code that the parent's has compiled
+      NODE_COMPILE_CACHE: `${compiledFolder({ env })}-engine`,
       ...env,
     },
     execArgv: smallHeap,

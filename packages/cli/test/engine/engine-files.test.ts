@@ -1,4 +1,5 @@
 import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises'
+import module from 'node:module'
 import { join } from 'node:path'
 import { type Recording, silentLogger } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
@@ -135,6 +136,11 @@ t.test("an engine's process begins with what the one before had learned", async 
   const kept = async () => (JSON.parse(await readFile(file, 'utf8')) as Kept).learned
   const learned = await kept()
   t.equal(learned.policy.steps.length, 9)
+  // from Node 22.10 on
+  if ('flushCompileCache' in module) {
+    const compiled = await readdir(join(home, 'cllm', 'compiled-engine'), { recursive: true })
+    t.ok(compiled.length > 1, 'compiled code is kept, too, although the process was killed')
+  }
   await run({})
   t.same(await kept(), learned, 'and ends with it, where nothing was asked')
   await run({ contextSize: 128 }, 'Once')
