@@ -27,43 +27,30 @@ export function csvOf(rows: readonly CsvRow[]): string {
 
 /** A line for each run: what ran, and every figure of it. */
 export const runsCsv = (runs: readonly Pick<Run, 'result'>[]): string =>
-  csvOf(
-    runs.map(({ result }) => ({
-      ...runCells(result),
-      ...figureCells(result),
-      ...optionCells(result),
-    })),
-  )
+  csvOf(runs.map(({ result }) => rowOf(result, figureCells(result))))
 
 /** A line for each request of each run. */
 export const requestsCsv = (runs: readonly Run[]): string =>
-  csvOf(
-    runs.flatMap(({ result, records }) =>
-      records.map((record) => ({
-        ...runCells(result),
-        ...requestCells(record),
-        ...optionCells(result),
-      })),
-    ),
-  )
+  csvOf(runs.flatMap((run) => run.records.map((record) => rowOf(run.result, requestCells(record)))))
 
-/** What tells one run from another. */
-function runCells(result: Run['result']): CsvRow {
+/**
+ * Cells behind those that tell one run from another. What may have commas stands last: programs that split lines at
+ * them still find all other columns.
+ */
+function rowOf(result: Run['result'], cells: CsvRow): CsvRow {
   const { load, dataset, seed } = result
   const clients = load.kind === 'closed' ? load.concurrency : undefined
   const rate = load.kind === 'open' ? load.rate : undefined
   const asked = { dataset, clients, 'rate /s': rate, seed }
   if (result.kind === 'run') {
     const { target, repeat: run, startedAt: started } = result
-    return { target: target.name, api: target.api, model: target.model, ...asked, run, started }
+    const { name, api, model } = target
+    return { target: name, api, model, ...asked, run, started, ...cells }
   }
-  const { policy, cost, machines, slots } = result
-  return { policy, ...asked, cost: cost.name, machines, slots }
+  const { policy, policyOptions, cost, machines, slots } = result
+  const options = JSON.stringify(policyOptions)
+  return { policy, ...asked, cost: cost.name, machines, slots, ...cells, options }
 }
-
-/** The last column, as errors are before it: programs that split lines at commas still find all others. */
-const optionCells = (result: Run['result']): CsvRow =>
-  result.kind === 'run' ? {} : { options: JSON.stringify(result.policyOptions) }
 
 function figureCells(result: Run['result']): CsvRow {
   const { summary } = result
