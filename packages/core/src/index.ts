@@ -65,7 +65,7 @@ export {
   type PolicyInForce,
 } from './engine/loop/policy-runner.js'
 export type { StopMatch, StopMatcher } from './engine/requests/stop-matcher.js'
-export type { Sequence, SequenceRequest, ShiftPlan } from './engine/requests/sequence.js'
+export type { Encoding, Sequence, SequenceRequest, ShiftPlan } from './engine/requests/sequence.js'
 export type { SequenceDrafts } from './engine/speculation/sequence-drafts.js'
 export { type PartChoice, replaceableParts } from './plugin/part-catalog.js'
 

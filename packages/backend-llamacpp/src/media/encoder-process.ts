@@ -37,6 +37,8 @@ export interface EncodeCall {
 export type EncoderMessage =
   | { readonly type: 'ready'; readonly types: readonly MediaType[] }
   | { readonly type: 'error'; readonly message: string }
+  /** What comes before its answer, if the file can be read: the pieces without vectors. */
+  | { readonly type: 'counted'; readonly pieces: readonly MediaPiece[] }
   | { readonly type: 'encoded'; readonly pieces: readonly ToldPiece[] }
   | {
       readonly type: 'failed'
@@ -67,7 +69,9 @@ try {
     try {
       const pieces: ToldPiece[] = []
       let at = 0
-      await library.encode(file, width, detail, (piece) => {
+      const onCounted = (counted: readonly MediaPiece[]) =>
+        say({ type: 'counted', pieces: counted })
+      await library.encode(file, width, detail, onCounted, (piece) => {
         pieces.push(toldOf(piece, at))
         if ('vectors' in piece) at += piece.vectors.byteLength
       })

@@ -18,6 +18,8 @@ const memoryFolder = '/dev/shm'
 /** The descriptor of the file for vectors in the process, behind those of its messages. */
 const vectorFile = 4
 
+type Counted = Extract<EncoderMessage, { readonly type: 'counted' }>
+type OnCounted = (pieces: Counted['pieces']) => void
 type EncoderAnswer = Extract<EncoderMessage, { readonly type: 'encoded' | 'failed' }>
 
 const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
@@ -65,14 +67,14 @@ export class EncoderSupervisor {
   }
 
   /** Encodes in the process, which is started if there is none. If it ends meanwhile, for whatever reason, tries once more. */
-  async encode(call: EncodeCall, signal: AbortSignal): Promise<readonly MediaPiece[]> {
+  async encode(call: EncodeCall, signal: AbortSignal, onCounted: OnCounted) {
     for (let tries = 0; tries < 2; tries++) {
       const child = await this.#start().catch((error: unknown) => {
         // It may have been killed before it was ready.
         if (tries > 0 || typeof this.#child?.signalCode !== 'string') throw error
       })
       signal.throwIfAborted()
-      const answer = child && (await this.#ask(child, call, signal))
+      const answer = child && (await this.#ask(child, call, signal, onCounted))
       if (child && answer) return piecesOf(answer, call, child.file)
       // Starts a process already for the next file.
       void this.#start().catch(() => {})
@@ -84,10 +86,11 @@ export class EncoderSupervisor {
   }
 
   /** The answer; undefined if the process has ended. The signal ends the process, as the library cannot be interrupted. */
-  async #ask(child: Encoder, call: EncodeCall, signal: AbortSignal) {
+  async #ask(child: Encoder, call: EncodeCall, signal: AbortSignal, onCounted: OnCounted) {
     return await new Promise<EncoderAnswer | undefined>((resolve) => {
       const kill = (): void => this.#kill(child)
-      const end = (answer?: EncoderAnswer): void => {
+      const end = (answer?: EncoderAnswer | Counted): void => {
+        if (answer?.type === 'counted') return onCounted(answer.pieces)
         signal.removeEventListener('abort', kill)
         child.ended.signal.removeEventListener('abort', onEnd)
         child.off('message', end)
@@ -96,7 +99,7 @@ export class EncoderSupervisor {
       const onEnd = (): void => end()
       signal.addEventListener('abort', kill)
       child.ended.signal.addEventListener('abort', onEnd)
-      child.once('message', end)
+      child.on('message', end)
       child.send(call)
     })
   }

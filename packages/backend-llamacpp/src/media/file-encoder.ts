@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import {
+  attempt,
   CllmError,
   type Clock,
   defined,
@@ -96,8 +97,11 @@ export class FileEncoder implements MediaEncoder {
     const size = detail === undefined ? whole : Math.min(whole, lowDetail ** 2 / 1e6)
     const { width } = this.options
     const call = { type, file, width, ...defined({ detail }) }
-    const run = async (signal: AbortSignal): Promise<EncodedMedia> => {
-      const pieces = await this.#encoder.encode(call, signal)
+    const run: EncodeJob['run'] = async (signal, onCounted) => {
+      const pieces = await this.#encoder.encode(call, signal, (counted) => {
+        // An image that is too large is told of as its answer.
+        attempt(() => onCounted?.(this.#checked(this.#assembled(counted, hash))))
+      })
       const encoded = this.#assembled(pieces, hash)
       if (key === undefined) return this.#checked(encoded)
       this.#known.set(key, encoded)
@@ -134,7 +138,7 @@ export class FileEncoder implements MediaEncoder {
     throw new CllmError('unsupported', `${message}, got ${atOnce}`)
   }
 
-  /** Gives each vector an id that depends on the file and on its place in it. */
+  /** Gives each vector an id that depends on the file and on its place in it, whether it is there yet or not. */
   #assembled(pieces: readonly MediaPiece[], hash: Buffer): EncodedMedia {
     const { vocabularySize } = this.options
     const tokens: TokenId[] = []

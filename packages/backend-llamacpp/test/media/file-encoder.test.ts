@@ -111,6 +111,18 @@ t.test('an image becomes tokens and ids of its own, and is kept', async (t) => {
   await t.rejects(asSound, { code: 'invalid_media', message: /expected a WAV/ })
 })
 
+t.test('the ids of an image are known before its vectors', async (t) => {
+  const { encoder } = await open(t)
+  const known: EncodedMedia[] = []
+  const prepared = await encoder.prepare(image(20), '')
+  if (!('run' in prepared)) return t.fail('it is new')
+  const { signal } = new AbortController()
+  const { tokens, spans } = await prepared.run(signal, (counted) => void known.push(counted))
+  t.equal(known.length, 1)
+  t.same(known[0]?.tokens, tokens)
+  t.same(known[0]?.spans, [{ ...spans[0], vectors: new Float32Array() }])
+})
+
 const hasMemoryFolder = existsSync('/dev/shm')
 t.test('vectors come in a file, or with the message', { skip: !hasMemoryFolder }, async (t) => {
   const { encoder } = await open(t)

@@ -1,6 +1,7 @@
 // An encoder that says what a test's options ask for: two tokens around as many vectors as the image is wide, half of them at low detail. One of 12 vectors is read as a whole. An image
 // of 13 pixels' width ends the process, one of 14 cannot be read behind its first vectors, and
 // for one of 15 there is no answer. Vectors of an image of 17 are in the file, of which there are a few in the message, too.
+// An image of 18 or more is counted before.
 import { writeSync } from 'node:fs'
 
 const { modelPath, mmprojPath, gpuLibrary, vectorFile } = JSON.parse(process.argv[2])
@@ -29,6 +30,10 @@ process.on('message', ({ file, detail, width }) => {
     if (pixels === 17) {
       writeSync(vectorFile, new Uint8Array(vectors.buffer), 0, vectors.byteLength, 5)
       pieces.splice(2, 1, { count: pixels, at: 5 })
+    }
+    if (pixels >= 18) {
+      const counted = [{ tokens: [7] }, { count: pixels, vectors: new Float32Array() }]
+      process.send({ type: 'counted', pieces: [...counted, { tokens: [8] }] })
     }
     process.send({ type: 'encoded', pieces })
   }

@@ -20,6 +20,7 @@ import { OutputProcessor } from './requests/output-processor.js'
 import { type PolicyInForce, PolicyRunner } from './loop/policy-runner.js'
 import { EngineObservers } from './report/engine-observers.js'
 import { EngineReport } from './report/engine-report.js'
+import { EncodingSet } from './requests/encoding-set.js'
 import { RequestTable } from './requests/request-table.js'
 
 /**
@@ -32,6 +33,7 @@ export class Engine {
   #isClosed = false
   readonly #onIdle: (() => void)[] = []
   readonly #done: Promise<void>
+  readonly #encodings: EncodingSet
 
   /** @internal Engines are made by `createEngine`. */
   constructor(
@@ -47,6 +49,7 @@ export class Engine {
     @inject(EngineObservers) private readonly observers: EngineObservers,
     @inject(EngineReport) private readonly report: EngineReport,
   ) {
+    this.#encodings = new EncodingSet(table, between, observers, clock)
     this.#done = this.#run()
     this.#done.catch(() => {}) // `failed` reports the error
   }
@@ -169,10 +172,14 @@ export class Engine {
       this.observers.tell('onRefused', id, processed, now)
       this.observers.tell('onEvents', [{ id, event: failureOf(processed) }])
     } else {
-      const { promptTokens, request, forecast } = processed
+      const { promptTokens, request, forecast, encoding } = processed
       this.table.add(processed, now)
       const more = request.forecast && forecast !== undefined ? { forecast } : {}
-      this.observers.tell('onEvents', [{ id, event: { type: 'start', id, promptTokens, ...more } }])
+      const start = [{ id, event: { type: 'start', id, promptTokens, ...more } }] as const
+      if (encoding === undefined) this.observers.tell('onEvents', start)
+      // A file that cannot be encoded is told of in place of the start.
+      else
+        void this.#encodings.add(processed, encoding, () => this.observers.tell('onEvents', start))
     }
     this.between.notify()
   }
@@ -234,7 +241,8 @@ export class Engine {
     if ('code' in outputs) throw outputs
     this.table.advance(part, now)
     for (const score of outcome.scores?.[index] ?? []) sequence.promptLogprobs.push(score)
-    if (sequence.request.progress && !part.isDecode) this.output.onProgress(sequence)
+    const isTold = sequence.encoding === undefined
+    if (isTold && sequence.request.progress && !part.isDecode) this.output.onProgress(sequence)
     // Tokens sampled before a stop text was noticed, or for a client that has left, are discarded.
     const isLeaving = this.table.isLeaving(sequence)
     for (const output of isLeaving ? [] : outputs) {
@@ -256,6 +264,7 @@ export class Engine {
   }
 
   get #isIdle(): boolean {
-    return this.table.isIdle && !this.input.isBusy && !this.between.isBusy
+    const { table, input, between } = this
+    return table.isIdle && table.waiting.total === 0 && !input.isBusy && !between.isBusy
   }
 }

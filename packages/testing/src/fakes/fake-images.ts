@@ -35,20 +35,19 @@ export class FakeImages implements MediaEncoder {
     }
     const key = `${scope} ${data} ${detail}`
     const length = Math.min(detail === 'low' ? 2 : 8, bytes.length)
-    const run = async (signal: AbortSignal): Promise<EncodedMedia> => {
-      const encoded = await this.#encode(bytes, length, signal)
+    const run: EncodeJob['run'] = async (signal, onCounted) => {
+      const encoded = this.#encoded(bytes, length)
+      const text = String.fromCodePoint(...bytes)
+      const spans = [{ start: 0, length, vectors: new Float32Array() }]
+      if (text !== 'unreadable') onCounted?.({ ...encoded, spans })
+      await this.#encode(text, signal)
       if (scope !== undefined) this.#kept.set(key, encoded)
       return encoded
     }
     return this.#kept.get(key) ?? { key, size: bytes.length, run }
   }
 
-  async #encode(
-    bytes: readonly number[],
-    length: number,
-    signal: AbortSignal,
-  ): Promise<EncodedMedia> {
-    const text = String.fromCodePoint(...bytes)
+  async #encode(text: string, signal: AbortSignal): Promise<void> {
     this.encoded.push(text)
     if (this.clock !== undefined && this.encodeMs > 0) {
       await pause(this.clock, this.encodeMs, signal)
@@ -57,6 +56,9 @@ export class FakeImages implements MediaEncoder {
     } else await turnOfTheEventLoop()
     if (text === 'unreadable') throw new CllmError('invalid_media', 'image: it cannot be decoded')
     if (text === 'broken') throw new CllmError('backend_failed', 'image: the encoder ended')
+  }
+
+  #encoded(bytes: readonly number[], length: number): EncodedMedia {
     const vectors = Float32Array.from({ length }, (_, index) => index)
     const hash = hashTokens(0, bytes)
     const range = 2 ** 31 - 1 - this.vocabularySize

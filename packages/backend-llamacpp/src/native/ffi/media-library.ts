@@ -89,6 +89,7 @@ export class MediaLibrary {
    * Encodes a file, and reports its pieces in order.
    * @param width - the length of a vector
    * @param detail - `low`: shrinks an image first
+   * @param onCounted - called with all pieces before the first is encoded; their vectors are empty
    * @param onPiece - called with each piece; its vectors are llama.cpp's own memory, only valid until the call returns
    * @throws Error if libmtmd cannot read or encode the file
    */
@@ -96,6 +97,7 @@ export class MediaLibrary {
     file: Uint8Array<ArrayBuffer>,
     width: number,
     detail: 'low' | undefined,
+    onCounted: (pieces: readonly MediaPiece[]) => void,
     onPiece: (piece: MediaPiece) => void,
   ): Promise<void> {
     const functions = this.functions
@@ -113,9 +115,11 @@ export class MediaLibrary {
       // the list only contains the part's address, so this reference keeps the part from being collected before
       void part.length
       if (result !== 0) throw new UnreadableFile(`libmtmd cannot prepare this file (${result})`)
-      for (let index = 0; index < functions.mtmd_input_chunks_size(chunks); index++) {
-        onPiece(await this.#piece(functions.mtmd_input_chunks_get(chunks, index), width))
-      }
+      const length = functions.mtmd_input_chunks_size(chunks)
+      const pieceAt = async (index: number, width = 0) =>
+        await this.#piece(functions.mtmd_input_chunks_get(chunks, index), width)
+      onCounted(await Promise.all(Array.from({ length }, async (_, index) => await pieceAt(index))))
+      for (let index = 0; index < length; index++) onPiece(await pieceAt(index, width))
     } finally {
       functions.mtmd_input_chunks_free(chunks)
       functions.mtmd_bitmap_free(bitmap)
@@ -153,6 +157,7 @@ export class MediaLibrary {
     return shrunk!
   }
 
+  /** A piece; without vectors if their width is 0. */
   async #piece(chunk: Pointer, width: number): Promise<MediaPiece> {
     const functions = this.functions
     if (functions.mtmd_input_chunk_get_type(chunk) === textChunk) {
@@ -163,11 +168,13 @@ export class MediaLibrary {
     }
     const count = functions.mtmd_input_chunk_get_n_tokens(chunk)
     const shape = this.#shapeOf(chunk, count)
+    const more = shape !== undefined && { shape }
+    if (width === 0) return { count, vectors: new Float32Array(), ...more }
     const result = await runAsync(functions.mtmd_encode_chunk, this.context, chunk)
     if (result !== 0) throw new Error(`libmtmd could not encode the file (${result})`)
     const output = functions.mtmd_get_output_embd(this.context)
     const vectors = new Float32Array(viewMemory(output, 4 * count * width))
-    return { count, vectors, ...(shape !== undefined && { shape }) }
+    return { count, vectors, ...more }
   }
 
   #shapeOf(chunk: Pointer, length: number): MediaShape | undefined {

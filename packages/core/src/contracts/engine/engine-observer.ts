@@ -78,7 +78,7 @@ export interface EngineObserver {
   onAdmitted?(request: SequenceView, now: number): void
   /** A running request lost its slot and waits again. */
   onPreempted?(request: SequenceView, now: number): void
-  /** A waiting request is held back until the prefix that it shares with another one is computed. */
+  /** A waiting request is held back until the prefix that it shares with another one is computed, or a file encoded. */
   onHeld?(request: SequenceView, now: number): void
   /** The request is no longer held back. */
   onReleased?(request: SequenceView, now: number): void

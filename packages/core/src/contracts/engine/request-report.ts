@@ -16,7 +16,7 @@ import type { RequestState } from '../scheduling/scheduler-policy.js'
  * - `turn`: other models used the memory
  * - `load`: its model was being loaded
  * - `encoder`: images and sounds of other requests were being encoded
- * - `encode`: its own images and sounds were being encoded
+ * - `encode`: its own images and sounds were being encoded, also behind the text before the last one
  */
 export type WaitReason =
   | 'step'

@@ -193,9 +193,11 @@ export interface EncodeJob {
    *
    * @param signal - aborts when it takes far longer than predicted, or nobody waits for it any more; an encoder that can
    *   stop then rejects soon with the reason, and is ready for the next file
+   * @param onCounted - called as soon as the tokens are known, with spans whose vectors are empty: the text before them is
+   *   then computed during the encoding. From then on the file counts as readable. Need not be called.
    * @throws CllmError the errors of {@link MediaEncoder.prepare}, `backend_failed` when it could not be encoded
    */
-  run(signal: AbortSignal): Promise<EncodedMedia>
+  run(signal: AbortSignal, onCounted?: (counted: EncodedMedia) => void): Promise<EncodedMedia>
 }
 
 /** Encodes images and sounds for a model, beside the steps. One per backend. */

@@ -76,7 +76,8 @@ export interface DraftView {
  * The waiting requests. First, in no order, those that have begun: preempted ones, and `queued` ones with generated
  * tokens that come from another engine. Then the others by arrival. A request that shares a prefix with a running
  * request that is still computing it is left out, for a bounded time, until the prefix can be copied: the policy gets
- * its `queued` event, but sees it only when it is worth admitting.
+ * its `queued` event, but sees it only when it is worth admitting. So is one that has computed all before an image or sound
+ * that is being encoded: it gets a `preempted` event, and its slot is free.
  */
 export interface WaitingView extends Iterable<SequenceView> {
   readonly size: number

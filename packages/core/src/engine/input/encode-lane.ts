@@ -27,6 +27,8 @@ export interface EncodeOwner extends ArrivalView {
   readonly isNew: boolean
   /** Milliseconds that its own files have taken to encode. */
   encodeMs: number
+  /** Whether its request is in the engine's queue already. */
+  isQueued: boolean
 }
 
 interface Waiting {
@@ -38,6 +40,7 @@ interface Waiting {
   readonly cameAt: number
   /** The number of later files that were encoded first. */
   overtaken: number
+  readonly onCounted: (counted: EncodedMedia) => void
   readonly resolve: (encoded: EncodedMedia) => void
   readonly reject: (error: unknown) => void
 }
@@ -94,9 +97,9 @@ export class EncodeLane {
     return { waiting, waitMs: this.waitMs(), ...this.#counts }
   }
 
-  /** The requests whose files wait or are being encoded, in the order of arrival. */
+  /** The requests outside the queue whose files wait or are being encoded, in the order of arrival. */
   requests(): EncodeOwner[] {
-    return [...this.#owners].filter(({ id }) => id !== '')
+    return [...this.#owners].filter(({ id, isQueued }) => id !== '' && !isQueued)
   }
 
   /** Milliseconds that an owner's files were being encoded so far, and that they waited for files of others. */
@@ -107,32 +110,36 @@ export class EncodeLane {
     return { encode, encoder: now - owner.since - encode }
   }
 
+  /** Predicted milliseconds until the present file is encoded. */
+  leftMs(): number {
+    const { startedAt = 0, ms = 0 } = this.#running ?? {}
+    return Math.max(0, startedAt + ms - this.clock.now())
+  }
+
   /** Predicted milliseconds until all files in the queue are encoded. */
   waitMs(): number {
-    const { startedAt = 0, ms = 0, job: running } = this.#running ?? {}
-    let left = Math.max(0, startedAt + ms - this.clock.now())
+    let left = this.leftMs()
     const once = new Map([...this.#waiting].map(({ job, factors }) => [job.key, factors]))
     for (const [key, factors] of once)
-      if (key !== running?.key) left += this.#costs.predict(factors)
+      if (key !== this.#running?.job.key) left += this.#costs.predict(factors)
     return left
   }
 
   /**
    * Encodes the files of a request in their turn, or finds them in the cache. Undefined for an unreadable file that has
    * a text in its place.
+   * @param onCounted - called when the tokens of all files are known; vectors that are still being computed are empty
    * @throws CllmError the errors of {@link MediaEncoder}, `wait_too_long`, and the reason of the owner's signal
    */
   async encode(
     files: readonly PromptMedia[],
     owner: EncodeOwner,
+    onCounted: (counted: (EncodedMedia | undefined)[]) => void,
   ): Promise<(EncodedMedia | undefined)[]> {
     const prepared = await Promise.all(
       files.map(async (file) => {
-        try {
-          return await this.backend.media!.prepare(file, owner.scope)
-        } catch (error) {
-          return unread(file, inField(file, error))
-        }
+        const found = this.backend.media!.prepare(file, owner.scope)
+        return await found.catch((error: unknown) => unread(file, inField(file, error)))
       }),
     )
     owner.signal.throwIfAborted()
@@ -140,10 +147,17 @@ export class EncodeLane {
     if (jobs.length > 0 && owner.isNew)
       checkWait(this.waitMs(), this.options.maxQueueWaitMs, 'The encoding of its files')
     this.#counts.found += prepared.filter((one) => one !== undefined && !isJob(one)).length
-    const encoding = prepared.map(async (one, index) => {
-      if (!isJob(one)) return one
+    const known = prepared.map((one) => (isJob(one) ? undefined : one))
+    const uncounted = new Set(jobs)
+    const encoding = prepared.map(async (job, index) => {
+      if (!isJob(job)) return
       const file = files[index]!
-      return await this.#join(one, file, owner).catch((error: unknown) => unread(file, error))
+      const learn = (media: EncodedMedia | undefined): void => {
+        known[index] = media
+        if (uncounted.delete(job) && uncounted.size === 0) onCounted(known)
+      }
+      const joined = this.#join({ job, file, owner, onCounted: learn })
+      learn(await joined.catch((error: unknown) => unread(file, error)))
     })
     let leave = (): void => {}
     const gone = new Promise<never>((_, reject) => {
@@ -156,19 +170,19 @@ export class EncodeLane {
     owner.signal.addEventListener('abort', leave)
     this.#owners.add(owner)
     try {
-      return await Promise.race([gone, Promise.all(encoding)])
+      return await Promise.race([gone, Promise.all(encoding).then(() => known)])
     } finally {
       owner.signal.removeEventListener('abort', leave)
       this.#owners.delete(owner)
     }
   }
 
-  async #join(job: EncodeJob, file: PromptMedia, owner: EncodeOwner): Promise<EncodedMedia> {
-    const { size } = job
-    const factors = file.type === 'image' ? [1, size, 0, 0] : [0, 0, 1, size]
+  async #join(asked: Pick<Waiting, 'job' | 'file' | 'owner' | 'onCounted'>): Promise<EncodedMedia> {
+    const { size } = asked.job
+    const factors = asked.file.type === 'image' ? [1, size, 0, 0] : [0, 0, 1, size]
     const cameAt = this.clock.now()
     return await new Promise((resolve, reject) => {
-      this.#waiting.add({ job, file, owner, factors, cameAt, overtaken: 0, resolve, reject })
+      this.#waiting.add({ ...asked, factors, cameAt, overtaken: 0, resolve, reject })
       if (this.#running === undefined) void this.#run()
     })
   }
@@ -192,7 +206,7 @@ export class EncodeLane {
         }),
       ]
       try {
-        const encoded = await job.run(stop.signal)
+        const encoded = await job.run(stop.signal, next.onCounted)
         const ms = this.clock.now() - startedAt
         this.#costs.observe(factors, ms)
         this.#patienceMs[file.type] = Math.max(hung.leastMs, 2 * ms)

@@ -127,19 +127,25 @@ export class InputProcessor {
     const adapters = this.adapters.resolve(request.adapters)
     const [complete, checked] = resolveRequest(id, request, context, { adapters, now: arrivedAt })
     checked?.catch(() => {}) // a wrong prompt ends the request before
-    const admit = (tokens: TokenId[], { media, waited }: Partial<MixedPrompt> = {}): Sequence => {
+    const admit = (
+      tokens: TokenId[],
+      { media, waited, encoding }: Partial<MixedPrompt> = {},
+    ): Sequence => {
       const now = clock.now()
       const sequence = new Sequence(complete(tokens, media), tokens, arrivedAt, kv)
       // The slots of the engine that drew its first tokens may hold more.
       if (sequence.request.shift === undefined) checkLength(sequence.tokens, context)
       sequence.media = media
       sequence.encodeWait = waited
+      if (encoding !== undefined) sequence.encoding = { ...encoding, files: files! }
       sequence.messages = stable.messages
       const waits = this.table.waiting.total >= kv.freeSlots
       if (waits || sequence.request.forecast) {
         const { firstTokenMs, ...forecast } = this.predictor.forecast(sequence, now)
         const { encode = 0, encoder = 0 } = waited ?? {}
-        sequence.forecast = { ...forecast, firstTokenMs: firstTokenMs + encode + encoder }
+        const beforeMs = (firstTokenMs * (encoding?.from ?? 0)) / tokens.length
+        const restMs = encoding === undefined ? 0 : Math.max(0, context.lane.leftMs() - beforeMs)
+        sequence.forecast = { ...forecast, firstTokenMs: firstTokenMs + restMs + encode + encoder }
       }
       if (isNew) synchronous(this.admission.check(sequence, now), 'check of the admission')
       return sequence

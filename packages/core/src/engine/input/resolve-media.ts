@@ -1,6 +1,6 @@
 import type { Prompt, RequestReports } from '../../contracts/engine/generate-request.js'
 import type { Clock } from '../../contracts/services.js'
-import type { MediaSpan } from '../../contracts/model/model-info.js'
+import type { EncodedMedia, MediaSpan } from '../../contracts/model/model-info.js'
 import {
   mediaPlace,
   type PromptMedia,
@@ -8,7 +8,9 @@ import {
   type Tokenizer,
 } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
+import { minimumWait } from '../kv/block-chain.js'
 import { checkTokens, invalidField, unsupported } from './check-request.js'
+import type { Encoding } from '../requests/sequence.js'
 import type { EncodeLane, EncodeOwner } from './encode-lane.js'
 import {
   checkLength,
@@ -24,6 +26,8 @@ export interface MixedPrompt {
   readonly text: string
   readonly tokens: TokenId[]
   readonly media: readonly MediaSpan[]
+  /** The encoding in progress; undefined: all files are encoded. */
+  readonly encoding: Pick<Encoding, 'from' | 'done'> | undefined
   /** Milliseconds that its own files were being encoded, and that they waited for files of others. */
   readonly waited: Readonly<Record<'encode' | 'encoder', number>>
 }
@@ -31,7 +35,7 @@ export interface MixedPrompt {
 /** What {@link resolveMedia} needs. */
 export interface MediaContext extends PromptContext {
   readonly clock: Clock
-  readonly lane: Pick<EncodeLane, 'encode' | 'waited'>
+  readonly lane: Pick<EncodeLane, 'encode' | 'waited' | 'leftMs'>
 }
 
 /** Whether a prompt has images or sounds. */
@@ -56,14 +60,15 @@ export function checkMixed({ promptLogprobs }: RequestReports, shifts: boolean):
 }
 
 /**
- * Tokenizes a prompt with images or sounds, and has these encoded in their turn.
+ * Tokenizes a prompt with images or sounds, and has these encoded in their turn. A request with much text before the last
+ * new file is complete before that is encoded.
  *
  * @throws CllmError the encoder's errors, `prompt_too_long`, `wait_too_long`, and the reason of the owner's signal
  */
 export async function resolveMedia(
   prompt: Prompt,
   context: MediaContext,
-  owner: Omit<EncodeOwner, 'encodeMs' | 'since'>,
+  owner: Omit<EncodeOwner, 'encodeMs' | 'since' | 'isQueued'>,
 ): Promise<MixedPrompt> {
   const ensureWanted = () => owner.signal.throwIfAborted()
   const files = 'messages' in prompt ? prompt.messages.flatMap(filesOf) : (prompt.media ?? [])
@@ -78,31 +83,46 @@ export async function resolveMedia(
     const message = `messages: the model's chat template shows ${shown} of ${files.length} images or sounds`
     throw new CllmError('invalid_request', message, { details: { field: 'messages' } })
   }
-  const own: EncodeOwner = { ...owner, since: context.clock.now(), encodeMs: 0 }
-  const encoded = await context.parts.during(context.lane.encode(files, own))
+  const since = context.clock.now()
+  const own: EncodeOwner = { ...owner, since, encodeMs: 0, isQueued: false }
+  const join = (encoded: readonly (EncodedMedia | undefined)[]) => {
+    const tokens: TokenId[] = []
+    const media: MediaSpan[] = []
+    let nth = 0
+    for (const token of places) {
+      if (token !== mediaPlace) {
+        tokens.push(token)
+        continue
+      }
+      const image = encoded[nth]
+      const { otherwise = '' } = files[nth++]!
+      if (image === undefined) {
+        tokens.push(...context.tokenizer.encode(otherwise, { addBos: false }))
+        continue
+      }
+      for (const span of image.spans) media.push({ ...span, start: tokens.length + span.start })
+      for (const each of image.tokens) tokens.push(each)
+    }
+    return { tokens, media }
+  }
+  let all!: ReturnType<EncodeLane['encode']>
+  const counted = new Promise<Awaited<typeof all>>((resolve) => {
+    all = context.parts.during(context.lane.encode(files, own, resolve))
+  })
+  let read = join(await Promise.race([counted, all]))
+  const from = read.media.find(({ vectors }) => vectors.length === 0)?.start ?? 0
+  own.isQueued = owner.id !== '' && from >= minimumWait
+  const encoding = own.isQueued ? { from, done: all.then((each) => join(each).media) } : undefined
+  // The request may be refused.
+  encoding?.done.catch(() => {})
+  if (encoding === undefined) read = join(await all)
   ensureWanted()
   const waited = context.lane.waited(own)
-  const rest = [...files]
-  const tokens: TokenId[] = []
-  const media: MediaSpan[] = []
-  for (const token of places) {
-    if (token !== mediaPlace) {
-      tokens.push(token)
-      continue
-    }
-    const image = encoded.shift()
-    const { otherwise = '' } = rest.shift()!
-    if (image === undefined) {
-      tokens.push(...context.tokenizer.encode(otherwise, { addBos: false }))
-      continue
-    }
-    for (const span of image.spans) media.push({ ...span, start: tokens.length + span.start })
-    for (const each of image.tokens) tokens.push(each)
-  }
+  const { tokens, media } = read
   if (mediaEnd(media) === tokens.length) {
     throw invalidField('prompt', 'a text behind the last image', 'an image')
   }
-  return { text, tokens: checkLength(tokens, context), media, waited }
+  return { text, tokens: checkLength(tokens, context), media, encoding, waited }
 }
 
 /** The tokens of a prompt, with a placeholder for each file. */

@@ -30,7 +30,7 @@ export class Timeline {
   #start: WaitStart
   /** The reasons collected so far. */
   #reasons: Reasons = {}
-  /** Since when it is held back for a prefix that another request computes. */
+  /** Since when it is held back: for a prefix that another request computes, or for the encoder. */
   #heldSince: number | undefined
 
   /** @param now - when it joined the queue; earlier waits are known by `modelWait` and `encodeWait` */
@@ -66,7 +66,7 @@ export class Timeline {
     if (this.#waitsSince === undefined) return reasons
     const held = this.#heldSince
     if (held === undefined) this.waits.explain(this.#start, this.sequence, now, reasons)
-    else add(reasons, 'prefix', now - held)
+    else add(reasons, this.sequence.encoding === undefined ? 'prefix' : 'encode', now - held)
     return reasons
   }
 

@@ -30,6 +30,8 @@ export class WaitingQueue implements WaitingView {
   #begun: Part = new Map()
   #queued: Part = new Map()
   readonly #held: Part = new Map()
+  /** Those held back until an image or sound is encoded: there is nothing else to compute of them. */
+  readonly encoding = new Set<Sequence>()
   #nextTurn = 0
   /** The latest arrival so far among requests that had not begun. */
   #latest = -Infinity
@@ -74,7 +76,9 @@ export class WaitingQueue implements WaitingView {
     return place === -1 ? undefined : place + 1
   }
 
-  remove({ id, promptTokens }: Sequence): void {
+  remove(sequence: Sequence): void {
+    const { id, promptTokens } = sequence
+    this.encoding.delete(sequence)
     if (!this.#queued.delete(id) && !this.#begun.delete(id) && !this.#held.delete(id)) return
     this.total--
     this.promptTokens -= promptTokens

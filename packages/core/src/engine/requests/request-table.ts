@@ -52,7 +52,7 @@ export class RequestTable {
   }
 
   get isIdle(): boolean {
-    return this.waiting.total === 0 && this.running.size === 0
+    return this.waiting.total === this.waiting.encoding.size && this.running.size === 0
   }
 
   statistics(): Pick<EngineStatistics, 'waiting' | 'running' | 'slots' | 'cache' | 'kvPool'> {

@@ -75,6 +75,16 @@ export interface SequenceRequest
   readonly stopMatcher: StopMatcher | undefined
 }
 
+/** An encoding in progress of images or sounds of a request in the queue. */
+export interface Encoding {
+  /** The index of the first token whose vector is still being computed. */
+  readonly from: number
+  /** The prompt's spans with all vectors. */
+  readonly done: Promise<readonly MediaSpan[]>
+  /** Ends it when the request ends. */
+  readonly files: AbortController
+}
+
 /** Tokens per chunk when replaying output from a previous engine. */
 const replayChunk = 32
 
@@ -141,6 +151,8 @@ export class Sequence implements SequenceView {
   hasEnded = false
   /** The spans of its prompt that have vectors in place of tokens; undefined: none. */
   media: readonly MediaSpan[] | undefined
+  /** What it waits for once all tokens before are computed; undefined: nothing. */
+  encoding: Encoding | undefined
   /** Milliseconds that it waited for the encoder before it was queued, by reason; for its report. */
   encodeWait: Readonly<Record<'encode' | 'encoder', number>> | undefined
   /** Why generation ended; undefined until then. Its last events may still be unpublished. */
@@ -206,7 +218,8 @@ export class Sequence implements SequenceView {
   get mostNow(): number {
     const { shift, contextSize, continued, promptLogprobs } = this.request
     const left = this.promptTokens - this.computedTokens
-    let most = (this.stops[0] ?? Infinity) - this.computedTokens
+    const end = Math.min(this.stops[0] ?? Infinity, this.encoding?.from ?? Infinity)
+    let most = end - this.computedTokens
     if (shift !== undefined) most = Math.min(most, contextSize - this.slotTokens)
     if (promptLogprobs !== undefined && left > 0) return Math.min(most, scoredChunk)
     if (continued === undefined || this.state === 'decoding') return most
@@ -228,6 +241,11 @@ export class Sequence implements SequenceView {
 
   get isRunning(): boolean {
     return this.state === 'prefilling' || this.state === 'decoding'
+  }
+
+  /** Whether all is computed before what is being encoded. */
+  get isAtEncoding(): boolean {
+    return this.isRunning && this.computedTokens >= (this.encoding?.from ?? Infinity)
   }
 
   /** Token counts and timings so far, as its `end` event has them. */

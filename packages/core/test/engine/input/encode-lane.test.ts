@@ -4,11 +4,13 @@ import t from 'tap'
 import {
   type Answer,
   collect,
+  greedy,
   leftovers,
   nothingLeft,
   promptOf,
   rig,
   type RigOptions,
+  watching,
 } from '../../rig.js'
 
 const imageOf = (file: string) => ({ type: 'image' as const, at: 3, data: btoa(file) })
@@ -356,3 +358,74 @@ t.test('a file that many have waits once', async (t) => {
   const many = await all(...Array.from({ length: 6 }, () => asks('second')))
   t.same(many.map(({ error }) => error).filter(Boolean), [])
 })
+
+/** A request with this many tokens before its file. */
+const told = (count: number, file: string, more: Partial<GenerateRequest> = {}) => {
+  const media = [{ ...imageOf(file), at: count, field: 'messages.0' }]
+  return asks('', { prompt: { tokens: promptOf(count + 6), media }, ...more })
+}
+
+t.test('text before a file is computed while that is encoded, and no slot waits', async (t) => {
+  const { seen, policy } = watching()
+  const made = lane({ slots: 1, policy, options: { policyPatienceMs: 200 } })
+  const { client, clock, backend, submit, run, encoded } = made
+  backend.media!.encodeMs = 1000
+  const request = told(100, 'a cat', { id: 'seen', progress: true, forecast: true })
+  const first = submit(request)
+  const other = new Promise<Answer>((resolve) => {
+    clock.at(clock.now() + 500, () => resolve(submit(greedy(promptOf(8, 3), 3))))
+  })
+  const reports: Promise<unknown>[] = []
+  clock.at(clock.now() + 400, () => reports.push(client.explain('seen')))
+  const [answer, beside] = await run(Promise.all([first, other]))
+  const { usage, timings } = answer.end!
+  const whole = await lane().all(asks('a cat'), { ...request, id: 'late' })
+  t.same(answer.tokens, whole[1]!.tokens)
+  t.match(usage, { promptTokens: 111, cachedTokens: 0 })
+  t.equal(backend.steps[0]?.batch[0]?.tokens.length, 100, 'it ends before the file')
+  t.ok(timings.firstTokenMs < 1040, `${timings.firstTokenMs} ms`)
+  t.equal(beside.end?.timings.firstTokenMs, 10, 'others are not held')
+  t.same(
+    answer.events.slice(0, 3).map(({ type }) => type),
+    ['start', 'progress', 'progress'],
+  )
+  const [start] = answer.events
+  const { firstTokenMs = 0 } = (start?.type === 'start' && start.forecast) || {}
+  t.ok(firstTokenMs > 40, `the forecast has the encoding: ${firstTokenMs} ms`)
+  t.ok(seen.every(({ waiting }) => waiting.length === 0 || waiting.length === 1))
+  const idle = seen.filter(({ now }) => now > 1100 && now < 1500)
+  t.same(idle, [], 'its policy is not asked while there is nothing to compute')
+  t.equal(made.engine.scheduler().fallback, undefined)
+  const wait = { type: 'waited', reasons: { encode: 390 } }
+  t.match(await reports[0], { state: 'preempted', timeline: [{}, {}, {}, {}, wait] })
+  t.same(encoded, ['a cat'])
+  t.same(leftovers(made), nothingLeft)
+})
+
+t.test(
+  'what ends a request while its file is encoded ends it at once, or as its answer',
+  async (t) => {
+    const made = lane({ slots: 2 })
+    const { all, client, clock, submit, run, backend, encoded } = made
+    const [broken] = await all(told(100, 'broken'))
+    const why = { code: 'backend_failed', message: /^messages\.0: / }
+    t.match(broken, { error: why, events: [] }, 'the error is the answer')
+    t.equal(backend.steps.length, 1, 'its text was computed')
+    const [again] = await all(told(100, 'fine', { timeoutMs: 50 }))
+    t.match(again, { error: { code: 'timeout' }, events: [] })
+    backend.media!.encodeMs = 60_000
+    const began = clock.now()
+    const gone = submit(told(100, 'hangs', { id: 'gone' }))
+    clock.at(began + 20_000, () => client.cancel('gone'))
+    t.match(await run(gone), { error: { code: 'cancelled' } })
+    backend.media!.encodeMs = 100
+    const [next] = await all(told(100, 'next'))
+    t.equal(next?.end?.usage.cachedTokens, 100, 'the text is still there')
+    t.ok(clock.now() - began < 20_300, 'and its encoding, which nobody waits for')
+    t.same(encoded, ['broken', 'fine', 'hangs', 'next'])
+    t.same(leftovers(made), nothingLeft)
+    const closing = submit(told(100, 'closed'))
+    clock.at(clock.now() + 50, () => void client.close())
+    t.match(await run(closing), { error: { code: 'shutting_down' } })
+  },
+)
