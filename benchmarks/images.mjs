@@ -39,6 +39,8 @@ const { values, positionals } = parseArgs({
     // edges of the images of `times`, and words of a text of as many tokens
     pixels: { type: 'string', default: '896' },
     words: { type: 'string', default: '700' },
+    // of the text before an image, in `turns`
+    'words-before': { type: 'string', default: '8' },
     tokens: { type: 'string', default: '24' },
     'ctx-size': { type: 'string', default: '256' },
     seed: { type: 'string', default: '1' },
@@ -192,7 +194,8 @@ async function turns() {
     const pair = []
     for (const nth of round % 2 === 0 ? [0, 1] : [1, 0]) {
       await pause(500)
-      const content = [{ type: 'text', text: text(8, random) }, part(side, side)]
+      const before = text(Number(values['words-before']), random)
+      const content = [{ type: 'text', text: before }, part(side, side)]
       content.push({ type: 'text', text: 'Tell.' })
       pair[nth] = await firstToken(servers[nth], content)
     }
