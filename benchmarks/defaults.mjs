@@ -41,6 +41,11 @@ const defaults = {
   'aligned chunks': ['--policy-options', '{"alignChunks":false}'],
 }
 const names = values.only?.split(',') ?? Object.keys(defaults)
+const unknown = names.find((name) => !(name in defaults))
+if (unknown !== undefined) {
+  const known = Object.keys(defaults).join(', ')
+  throw new Error(`--only: expected some of ${known}, got ${JSON.stringify(unknown)}`)
+}
 const { quick, rounds = quick ? '4' : '8' } = values
 const random = randomOf(Number(values.seed))
 const counts = values.concurrency.split(',').map(Number)
