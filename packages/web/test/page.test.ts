@@ -27,7 +27,7 @@ import { highlight } from '../src/page/markdown/highlight.js'
 import { Markdown, piecesOf } from '../src/page/markdown/markdown.js'
 import { besideChosen, placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
 import { followLive } from '../src/page/scheduler/follow-live.js'
-import { counted } from '../src/page/parts/format.js'
+import { counted, parsedJson } from '../src/page/parts/format.js'
 import { withPast } from '../src/page/scheduler/past.js'
 import { readLines, type Server, ServerError } from '../src/page/server.js'
 import { cachedText } from '../src/page/scheduler/words.js'
@@ -493,6 +493,12 @@ t.test(
     t.same((await ask(503)).pauses, [2000, 4000, 8000, 16_000, 30_000, 30_000])
   },
 )
+
+t.test('an option may be null, as JSON', (t) => {
+  t.equal(parsedJson('null', 'null'), null)
+  t.equal(parsedJson('auto', 'auto'), 'auto')
+  t.end()
+})
 
 t.test('figures of the live view', (t) => {
   const told = [0, 1, 1200].map((count) => counted(count, 'token'))

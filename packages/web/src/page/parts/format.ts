@@ -23,11 +23,11 @@ export const counted = (count: number, thing: string): string =>
 /** Formats a share as percent. */
 export const formatShare = (share: number): string => `${Math.round(100 * share)} %`
 
-/** The value of a JSON text; undefined if it is not valid JSON. */
-export function parsedJson(text: string): unknown {
+/** The value of a JSON text; `other` if it is not valid JSON. */
+export function parsedJson(text: string, other?: unknown): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch {
-    return undefined
+    return other
   }
 }

@@ -142,4 +142,4 @@ const written = (value: unknown): string =>
 
 /** Reads a typed text: as JSON, or else as a string, which the server may refuse. */
 const read = (typed: string): unknown =>
-  typed.trim() === '' ? undefined : (parsedJson(typed) ?? typed)
+  typed.trim() === '' ? undefined : parsedJson(typed, typed)
