@@ -1,4 +1,4 @@
-import { CllmError, pause } from '@cllm/core'
+import { attempt, CllmError, pause } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { integer, largest, object } from '../../../fields/fields.js'
@@ -8,7 +8,7 @@ import { pageOf } from '../../batches/batch-routes.js'
 import { type OpenAiContext, secondsNow } from '../openai-answer.js'
 import { beatMs, type KeptItems } from './kept-items.js'
 import { itemsSchema, keptInput, toMessages } from './response-items.js'
-import type { ConversationObject, Kept, KeptItem } from './response-items.js'
+import type { ConversationObject, Kept, KeptItem, ResponseObject } from './response-items.js'
 import { answerAgain, ownerOf } from './responses.js'
 
 const readSchema = z.object({
@@ -141,13 +141,17 @@ async function itemsIn(call: PageCall, { kept }: KeptContext) {
 const pageIn = ({ query: { order, ...page } }: PageCall, items: readonly KeptItem[]): Answer =>
   pageOf(order === 'asc' ? items : items.toReversed(), page)
 
+const isLoading = ({ engines }: Call, { model }: ResponseObject): boolean =>
+  attempt(() => engines.status(String(model)).state) === 'loading'
+
 /** Reads a response. If its events are not, or no longer, in memory here, a stream waits for the last event alone. */
 async function readResponse(call: QueryCallOf<typeof readSchema>, openAi: KeptContext) {
   const { kept } = openAi
   const [owner, id] = placeOf(call)
   const look = async () => {
     const found = await kept.response(owner, id)
-    if (found.fields === undefined) return found.object
+    // If its model cannot be loaded, that says nothing of it: a later look continues it.
+    if (found.fields === undefined || isLoading(call, found.object)) return found.object
     const answering = answerAgain(call, openAi, found)
     // Not if another server computes it, which may be slow.
     if (found.by === undefined) await answering

@@ -83,19 +83,18 @@ async function start(
     protocols: [openAi, metricsProtocol({ protocols: [openAi] })],
     backend: { script, contextSize: 1024, ...(stepMs && { stepMs: () => stepMs }) },
     transport: { isReady: () => isReady, ...(keys && { security: { keys: ring } }) },
-    ...(beforeInfo && {
-      directory: (models: ClosableDirectory) =>
-        overriding(models, {
-          open(id, options) {
-            const client = models.open(id, options)
-            const info = async () => {
-              await beforeInfo()
-              return await client.info()
-            }
-            return overriding(client, { info })
-          },
-        }),
-    }),
+    directory: (models: ClosableDirectory) =>
+      overriding(models, {
+        status: (id) => ({ ...models.status(id), ...(!isReady && { state: 'loading' }) }),
+        open(id, options) {
+          const client = models.open(id, options)
+          const info = async () => {
+            await beforeInfo?.()
+            return await client.info()
+          }
+          return overriding(client, { info })
+        },
+      }),
   })
   t.teardown(async () => await drive(server.clock, server.close()))
   const ask = async (method: string, at: string, body?: object, key?: string) => {
@@ -399,6 +398,31 @@ t.test('a server computes what another one computed in the background at its end
   t.match(events.at(-1), { type: 'response.completed', response }, 'it named an item')
   t.equal((await ask('DELETE', there)).status, 200)
   t.match(await of(broken), { status: 'failed', error: { message: /There is no conversation/ } })
+})
+
+t.test('while its model loads, a response stays as it is, as that may fail', async (t) => {
+  let isLeft = false
+  const before = await start(t, {
+    stepMs: 10,
+    beforeWrite: async (data) => {
+      const { fields, by } = JSON.parse(data) as { fields?: Json; by?: string }
+      isLeft ||= fields !== undefined && by === undefined
+      return true
+    },
+  })
+  const { folder } = before
+  const { id } = await before.make({ input: 'one', background: true })
+  await drive(before.time, before.client.close())
+  await until(() => isLeft)
+  const failure = new CllmError('insufficient_memory', 'too large')
+  const beforeInfo = async () => await Promise.reject(failure)
+  const loading = await start(t, { folder, isReady: false, beforeInfo })
+  for (const _ of [1, 2]) {
+    const { status, json } = await loading.ask('GET', `${path}/${id}`)
+    t.match([status, json], [200, { status: 'in_progress' }])
+  }
+  const { ask } = await start(t, { folder })
+  await until(async () => (await ask('GET', `${path}/${id}`)).json['status'] === 'completed')
 })
 
 /** Two servers of one folder, as in a rolling restart, and what lets time go on for one, or by default both. */
