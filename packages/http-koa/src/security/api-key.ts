@@ -90,18 +90,18 @@ export interface ApiKey extends KeyLimits {
   readonly hash: string
 }
 
+type Found = ApiKey | undefined
+
 /** The valid API keys. They may change while the server runs. */
-export interface KeyRing {
+export interface KeyRing<Answer = Found | Promise<Found>> {
   /** The key with this secret, or undefined. */
-  find(secret: string): ApiKey | undefined | Promise<ApiKey | undefined>
+  find(secret: string): Answer
   /** The key with this hash, or undefined: so work that runs later, such as a batch, checks that it is still valid. */
-  withHash(hash: string): ApiKey | undefined
+  withHash(hash: string): Answer
 }
 
 /** Keys that are all at hand. */
-export interface ListedKeys extends KeyRing {
-  find(secret: string): ApiKey | undefined
-}
+export type ListedKeys = KeyRing<Found>
 
 /** Applies the limits of a key to work that it requested and that runs later. */
 export interface KeyAccess {

@@ -157,7 +157,7 @@ export function lineSender(
     }
   }
   return async (line, owner, signal, seeds) => {
-    const key = owner && (access === undefined ? owner : access.keys.withHash(owner.hash))
+    const key = owner && (access === undefined ? owner : await access.keys.withHash(owner.hash))
     if (owner !== undefined && key === undefined) return keyIsGone
     if (key === undefined) return await ask(line, owner, signal, seeds)
     const scope = { key: { ...key, role: 'user' } } as const

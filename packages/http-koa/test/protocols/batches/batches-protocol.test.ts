@@ -21,6 +21,7 @@ import {
   type CreateLimitCounter,
   hashKey,
   keyRing,
+  type KeyRing,
   openAiProtocol,
   type RequestObserver,
   Services,
@@ -473,6 +474,11 @@ t.test('lines count towards the limits of their key, which may change', async (t
     key('bob', { tokensPerMonth: 1 }),
     key('eve', {}),
   ]
+  const listed = keyRing(() => valid)
+  const keys: KeyRing = {
+    find: async (secret) => listed.find(secret),
+    withHash: async (hash) => listed.withHash(hash),
+  }
   let refused = 0
   const counters: Map<string, number>[] = []
   const limitCounters: CreateLimitCounter = () => {
@@ -495,7 +501,7 @@ t.test('lines count towards the limits of their key, which may change', async (t
       openAiProtocol(),
       usageProtocol({ folder: join(folder, 'usage') }),
     ],
-    transport: { security: { keys: keyRing(() => valid), limitCounters } },
+    transport: { security: { keys, limitCounters } },
   })
   const { own, clock } = served
   const as = (name: string) => own({ Authorization: `Bearer secret-of-${name}` })
