@@ -88,18 +88,12 @@ export function thinkingVariables(
   }
 }
 
-/** The input of a template. */
-export interface ToolPrompt {
-  readonly messages: readonly ChatMessage[]
-  readonly variables: Readonly<Record<string, unknown>>
-}
-
 /** Adds the tools to the prompt: through the template, or in a system message if it has no tools. */
 export function promptWithTools(
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[],
   { showsTools, shortIds }: Pick<ChatFormat, 'showsTools' | 'shortIds'>,
-): ToolPrompt {
+) {
   if (showsTools) {
     const variables = tools.length === 0 ? {} : { tools }
     return { messages: shortIds ? messages.map(withShortIds) : messages, variables }

@@ -181,15 +181,6 @@ const withoutSchema = ({ type, function: { name } }: ToolDefinition): ToolDefini
   function: { name },
 })
 
-/** The calls that a grammar has a model write. */
-export interface WrittenCalls {
-  readonly json: SurroundedJson
-  /** The form of an answer with such calls. */
-  readonly form: AnswerForm
-  /** Whether it is the model's own format. */
-  readonly isOwn: boolean
-}
-
 /**
  * Calls of these tools in the model's own format if its marks are plain text, else as bare JSON.
  *
@@ -201,7 +192,7 @@ export async function writtenCalls(
   form: AnswerForm,
   tools: readonly ToolDefinition[],
   several?: boolean,
-): Promise<WrittenCalls> {
+) {
   const own = strictForm(form.format)
   const isOwn = own.head !== '' && (await areText(client, own.head, ...own.closings))
   const areMany = several ?? isOwn
@@ -209,10 +200,10 @@ export async function writtenCalls(
     const before = `${fewSpaces}${patternOf(own.head, fewSpaces)}`
     const next = areMany ? nextOf(own) : undefined
     const schema = schemaIn(own, tools, areMany)
-    const json = { schema, before, ...closingOf(own), ...defined({ next }) }
+    const json: SurroundedJson = { schema, before, ...closingOf(own), ...defined({ next }) }
     return { json, form: { ...form, format: { ...form.format, calls: [own] } }, isOwn }
   }
-  const json = { schema: callsSchema(tools), ...(areMany ? { next: ';' } : {}) }
+  const json: SurroundedJson = { schema: callsSchema(tools), ...(areMany ? { next: ';' } : {}) }
   const { calls } = form.format
   const isRead = calls.some(({ head, arguments: { kind } }) => head === '' && kind === 'object')
   const read = isRead ? calls : [...calls, ...bareCalls]

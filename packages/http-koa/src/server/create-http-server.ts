@@ -30,11 +30,7 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number): 
 }
 
 /** Where a server listens. */
-export interface Listening {
-  readonly port: number
-  /** Accepts no new connections; resolves when the open ones have ended. */
-  close(): Promise<void>
-}
+export type Listening = Awaited<ReturnType<typeof listenAt>>
 
 /**
  * Listens on all these addresses, on the same port; 0: any port that is free at the first address.
@@ -44,9 +40,10 @@ export async function listenAt(
   server: Server,
   [first, ...others]: readonly string[],
   wanted: number,
-): Promise<Listening> {
+) {
   const port = await listen(server, first!, wanted)
   const listeners: NetServer[] = [server]
+  /** Accepts no new connections; resolves when the open ones have ended. */
   const close = async (): Promise<void> => {
     const closed = listeners.map(async (listener) => await once(listener, 'close'))
     for (const listener of listeners) listener.close()
