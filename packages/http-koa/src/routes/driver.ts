@@ -51,6 +51,7 @@ export function serveRoutes(
         try {
           // not left to koa, whose error for a value without JSON would not be in the protocol's format
           ctx.body = JSON.stringify(body)
+          if (ctx.body === '{}') checkPlain(body)
         } catch (cause) {
           const message = `${route.method} ${route.path} answered no JSON: ${messageOf(cause)}`
           throw new CllmError('plugin_invalid', message, { cause })
@@ -62,6 +63,12 @@ export function serveRoutes(
     }
     await next()
   }
+}
+
+/** What is in a promise, a generator or a map is in no JSON: the client would get an empty object. */
+function checkPlain(answer: unknown): void {
+  const kind = Object.prototype.toString.call(answer)
+  if (kind !== '[object Object]') throw new TypeError(kind)
 }
 
 type Sent = undefined | null | { readonly [replyKind]?: 'whole' | 'stream' }

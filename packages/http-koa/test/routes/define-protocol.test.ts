@@ -280,7 +280,12 @@ t.test('a stream of no media type fails, and is not left open', async (t) => {
 t.test('what a handler answers that is no JSON is told in the words of its protocol', async (t) => {
   const circle: Record<string, unknown> = {}
   circle['self'] = circle
-  for (const answer of [{ big: 1n }, circle, new Reply({ big: 1n }, { status: 201 })]) {
+  async function* pieces() {
+    yield 'a'
+  }
+  const unawaited = new Reply(Promise.resolve({ a: 1 }))
+  const big = new Reply({ big: 1n }, { status: 201 })
+  for (const answer of [{ big: 1n }, circle, big, pieces(), unawaited, new Map([['a', 1]])]) {
     const server = await serveNamed(t, await registryWith(pinging({}, { handle: () => answer })))
     const failed = await server.get('/ping')
     t.equal(failed.status, 500)
@@ -291,6 +296,7 @@ t.test('what a handler answers that is no JSON is told in the words of its proto
   for (const [answer, text] of [
     [[1], '[1]'],
     ['a', 'a'],
+    [{}, '{}'],
     [null, ''],
     [new Reply(new Blob(['{ }']).stream(), { type: 'json' }), '{ }'],
     [Response.json([2]), '[2]'],
