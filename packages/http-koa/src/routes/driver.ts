@@ -29,6 +29,7 @@ export function serveRoutes(
     const { streams, logger } = transport
     for (const { route, params } of match.routes) {
       let session: StreamSession | undefined
+      ctx.state.route = route
       try {
         const query = route.query === undefined ? {} : readQuery(ctx, route.query)
         const fields = route.body && checkFields(route, await readJsonBody(ctx), unknown, logger)

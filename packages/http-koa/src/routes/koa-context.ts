@@ -37,6 +37,8 @@ export interface KoaState extends CountedBody {
   transport: TransportServices
   /** The routes at its path. */
   match: Match
+  /** The route that handles it, once one does. */
+  route?: BoundRoute
   /** The name of the API key that authenticated it. */
   keyName?: string
   /** Why the server disconnected its client, if it did. */

@@ -31,7 +31,8 @@ export function authenticate(keys: KeyRing): Middleware<KoaState> {
     if (access === 'open' || (ctx.method === 'OPTIONS' && methods.length > 0)) return await next()
     const secret = secretOf(ctx)
     const key = secret === undefined ? undefined : await keys.find(secret)
-    if (key === undefined) {
+    // In plain JavaScript, a protocol's keys may say null.
+    if (!key) {
       // Anthropic's and OpenAI's clients would retry ten times before they report the error
       ctx.set({ 'WWW-Authenticate': 'Bearer', 'x-should-retry': 'false' })
       const message =

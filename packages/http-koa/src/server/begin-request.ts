@@ -4,7 +4,6 @@ import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
 import type { KoaState, RequestObserver, TransportServices } from '../routes/koa-context.js'
 import { unwatched } from '../routes/koa-context.js'
-import type { Match } from '../routes/route.js'
 import type { RouteTable } from '../routes/route-table.js'
 import type { OpenConnections } from './create-http-server.js'
 
@@ -70,13 +69,13 @@ export const noteFigures = (open: OpenRequests): RequestObserver => ({
 /** Rounds to one decimal place. */
 const tenth = (value: number): number => Math.round(value * 10) / 10
 
-/** Adds the id of a request to every log line, and to errors whose route answers it. */
-const ofRequest = (logger: Logger, id: string, { routes: [matched] }: Match): Logger => ({
+/** Adds the id of a request to every log line, and to errors which route handles it, if one does already. */
+const ofRequest = (logger: Logger, id: string, state: KoaState): Logger => ({
   debug: (fields, message) => logger.debug({ requestId: id, ...fields }, message),
   info: (fields, message) => logger.info({ requestId: id, ...fields }, message),
   warn: (fields, message) => logger.warn({ requestId: id, ...fields }, message),
   error(fields, message) {
-    const { protocol, method = '', path = '' } = matched?.route ?? {}
+    const { protocol, method = '', path = '' } = state.route ?? {}
     const at = protocol === undefined ? {} : { protocol, route: `${method} ${path}` }
     logger.error({ requestId: id, ...at, ...fields }, message)
   },
@@ -104,7 +103,7 @@ export function beginRequest(
     // Proxies may give several requests the same id, but in the engine each needs its own.
     state.id = open.has(id) ? requestId(random) : id
     state.match = table.match(ctx.method, ctx.path)
-    state.transport = { ...services, logger: ofRequest(services.logger, id, state.match) }
+    state.transport = { ...services, logger: ofRequest(services.logger, id, state) }
     state.left = new AbortController()
     state.bodyBytes = 0
     const began = clock.now()

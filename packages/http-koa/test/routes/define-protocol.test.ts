@@ -192,8 +192,10 @@ t.test('what answers a request is named when it fails, once', async (t) => {
     })(),
   )
   const unmade = encoded('text/event-stream', [] as never, throwing)
+  const other = { ...pinging({}, { handle: () => undefined }), name: 'other' }
   for (const answer of [throwing, () => new Reply(failing), () => unmade]) {
-    const server = await serveNamed(t, await registryWith(pinging({}, { handle: answer })))
+    const registry = await registryWith(other, pinging({}, { handle: answer }))
+    const server = await serveNamed(t, registry)
     await server
       .get('/ping')
       .then(async (response) => await response.text())
@@ -208,7 +210,10 @@ t.test('what answers a request is named when it fails, once', async (t) => {
 t.test('a protocol may let clients in, by keys that it looks up', async (t) => {
   const hash = hashKey('secret')
   const ann = { name: 'ann', tenant: 'shop', role: 'user', hash } as const
-  const find = async (secret: string) => (secret === 'secret' ? ann : undefined)
+  const find = async (secret: string) => {
+    if (secret === 'broken') throw new Error('no luck')
+    return secret === 'secret' ? ann : (null as never)
+  }
   const seen: object[] = []
   const observe = () => ({
     onSubmit({ key, request }: ObservedRequest) {
@@ -228,6 +233,9 @@ t.test('a protocol may let clients in, by keys that it looks up', async (t) => {
   t.equal(await ask('/generate', 'secret'), 200)
   t.same(seen, [{ key: 'ann', tenant: 'shop' }], 'not whose the client says that it is')
   t.equal(await ask('/admin/drain', 'secret'), 403)
+  t.equal(await ask('/generate', 'broken'), 500)
+  const [failed] = server.log.filter(({ level }) => level === 'error')
+  t.match(failed, { fields: { err: { message: 'no luck' }, route: undefined } }, 'no route did')
   t.equal((await server.get('/health/live')).status, 200, 'open to everybody')
   const unmade = serve({ protocols: [pinging({ keys }) as never] })
   const expected = 'protocol "ping": create: expected what it makes, instead got its definition'
