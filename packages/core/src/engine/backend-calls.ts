@@ -1,4 +1,4 @@
-import type { AppliedAdapter } from '../contracts/model/model-info.js'
+import type { AppliedAdapter, MediaSpan } from '../contracts/model/model-info.js'
 import type {
   Backend,
   BatchItem,
@@ -146,6 +146,13 @@ export function layoutMs(backend: Backend, used: readonly SlotId[]): number {
   throw wrong(backend, 'layoutMs', 'milliseconds from 0', ms)
 }
 
+/** An input of {@link embed}. */
+export interface EmbedInput {
+  readonly tokens: readonly TokenId[]
+  /** Its images and sounds, if it has any: it is then computed alone. */
+  readonly media?: readonly MediaSpan[]
+}
+
 /**
  * A vector for each input.
  *
@@ -153,10 +160,14 @@ export function layoutMs(backend: Backend, used: readonly SlotId[]): number {
  */
 export async function embed(
   backend: Backend,
-  inputs: readonly (readonly TokenId[])[],
+  inputs: readonly EmbedInput[],
   adapters: readonly AppliedAdapter[],
 ): Promise<readonly (readonly number[])[]> {
-  const vectors = await backend.embed?.(inputs, adapters)
+  const [first] = inputs
+  const texts = inputs.map(({ tokens }) => tokens)
+  const vectors = first?.media
+    ? [(await backend.embedMixed?.(first.tokens, first.media, adapters)) ?? []]
+    : await backend.embed?.(texts, adapters)
   const count = vectors?.length ?? 0
   const isWhole = count === inputs.length && vectors?.every((one) => Number.isFinite(one?.[0]))
   if (vectors !== undefined && isWhole === true) return vectors

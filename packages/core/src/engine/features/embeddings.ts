@@ -2,12 +2,10 @@ import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { EmbedOptions, Embedding } from '../../contracts/engine/engine-client.js'
 import type { Prompt } from '../../contracts/engine/generate-request.js'
-import type { MediaSpan } from '../../contracts/model/model-info.js'
-import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { cancelled, CllmError } from '../../errors/cllm-error.js'
 import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
-import { embed } from '../backend-calls.js'
+import { embed, type EmbedInput } from '../backend-calls.js'
 import type { RequestAdapters } from '../../contracts/model/model-info.js'
 import { AdapterTable } from './adapters.js'
 import { unsupported } from '../input/check-request.js'
@@ -16,10 +14,7 @@ import { resolvePrompt } from '../input/resolve-prompt.js'
 import { InputContext } from '../input/resolve-request.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
 
-interface Job {
-  readonly tokens: readonly TokenId[]
-  /** Its images and sounds, if it has any: it is then computed alone. */
-  readonly media?: readonly MediaSpan[]
+interface Job extends EmbedInput {
   readonly adapters: RequestAdapters
   readonly resolve: (vector: readonly number[]) => void
   readonly reject: (error: CllmError) => void
@@ -185,15 +180,7 @@ export class Embeddings implements LoopWork {
   async #compute(jobs: readonly Job[]): Promise<boolean> {
     try {
       const { applied = [] } = jobs[0]?.adapters ?? {}
-      const [{ tokens, media } = { tokens: [] }] = jobs
-      const vectors =
-        media === undefined
-          ? await embed(
-              this.backend,
-              jobs.map((job) => job.tokens),
-              applied,
-            )
-          : [await this.backend.embedMixed!(tokens, media, applied)]
+      const vectors = await embed(this.backend, jobs, applied)
       for (const [index, { resolve }] of jobs.entries()) resolve(vectors[index]!)
     } catch (error) {
       if (jobs.length > 1) return false

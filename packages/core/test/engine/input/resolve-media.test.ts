@@ -83,6 +83,9 @@ t.test('an input with an image has an embedding of its own', async (t) => {
   const left = embed(input('late'), { signal: leaving.signal })
   leaving.abort()
   await t.rejects(left, { code: 'cancelled' })
+  Object.assign(made.backend, { embedMixed: async () => [] })
+  const none = { code: 'backend_failed', message: /a vector of numbers for each of 1 inputs/ }
+  await t.rejects(embed(input('a cat')), none)
   Object.assign(made.backend, { embedMixed: undefined })
   await t.rejects(embed(input('a cat')), { code: 'unsupported', message: /are of texts/ })
   t.same(leftovers(made), nothingLeft)
