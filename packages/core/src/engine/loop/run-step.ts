@@ -47,7 +47,8 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
     const sequence = running.get(entry.id)
     if (sequence === undefined) continue
     let tokens = Math.min(entry.tokens, sequence.remainingTokens, sequence.mostNow, room)
-    if (tokens === 0) continue
+    // A slot may hold more already than may be computed of a prompt whose file is being encoded.
+    if (tokens <= 0) continue
     const { slotTokens: context, state, media } = sequence
     if (media !== undefined) {
       tokens = chunkEnd(media, context, context + tokens, running.size === 1) - context

@@ -402,6 +402,28 @@ t.test('text before a file is computed while that is encoded, and no slot waits'
   t.same(leftovers(made), nothingLeft)
 })
 
+t.test('a slot may come to have more than the text before a file', async (t) => {
+  const { backend, clock, submit, run } = lane({ slots: 1 })
+  const media = backend.media!
+  const prepare = media.prepare.bind(media)
+  // As if no encoding had room in memory.
+  media.prepare = async (file) => await prepare(file, undefined)
+  const began = clock.now()
+  const busy = submit(greedy(promptOf(8, 3), 60))
+  const first = submit(told(100, 'a cat'))
+  const second = new Promise<Answer>((resolve) => {
+    clock.at(began + 200, () => {
+      media.encodeMs = 5000
+      resolve(submit(told(100, 'a cat')))
+    })
+  })
+  const [, one, other] = await run(Promise.all([busy, first, second]))
+  t.same(other.tokens, one.tokens)
+  t.equal(other.error, undefined)
+  const lengths = backend.steps.flatMap(({ batch }) => batch.map(({ tokens }) => tokens.length))
+  t.ok(Math.min(...lengths) > 0)
+})
+
 t.test(
   'what ends a request while its file is encoded ends it at once, or as its answer',
   async (t) => {
