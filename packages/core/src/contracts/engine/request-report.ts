@@ -125,7 +125,7 @@ export interface PromptParting {
 /** The history of a request, without prompt and output, except for the text around a {@link PromptParting}. */
 export interface RequestReport {
   readonly id: string
-  /** `encoding`: its images and sounds are being encoded or wait for that; its tokens are not known yet. */
+  /** `encoding`: its images and sounds are being encoded or wait for that, and nothing before them is left to compute. */
   readonly state: RequestState | 'encoding'
   /** Milliseconds since the epoch. */
   readonly arrival: number

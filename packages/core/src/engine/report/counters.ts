@@ -102,10 +102,10 @@ export class Counters implements EngineObserver {
     this.requests[endState(error)]++
   }
 
-  onEnded(sequence: Sequence, { state, usage }: RequestEnd): void {
-    const { preemptions, promptHeld: promptTokens, request } = sequence
+  onEnded(sequence: Sequence, { state, usage, timings }: RequestEnd): void {
+    const { promptHeld: promptTokens, request } = sequence
     const had = request.continued?.tokens.length
-    this.countRequest(state, { ...usage, promptTokens }, preemptions, had)
+    this.countRequest(state, { ...usage, promptTokens }, timings.preemptions, had)
   }
 
   /**

@@ -56,7 +56,8 @@ export class RequestTracker implements EngineObserver {
     if (live === undefined) return this.#ended.get(id)
     const now = this.clock.now()
     const { sequence } = live
-    return live.report({ state: sequence.state, ...sequence.account(now) }, now)
+    const state = sequence.givesWay ? 'encoding' : sequence.state
+    return live.report({ state, ...sequence.account(now) }, now)
   }
 
   /** Why a waiting request has waited so far, in milliseconds by reason; empty if it does not wait. */

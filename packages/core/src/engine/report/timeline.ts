@@ -4,7 +4,6 @@ import type {
   WaitReason,
 } from '../../contracts/engine/request-report.js'
 import type { RequestEnd } from '../../contracts/engine/engine-observer.js'
-import type { RequestState } from '../../contracts/scheduling/scheduler-policy.js'
 import { defined, lowestWhere } from '../../defined.js'
 import type { Sequence } from '../requests/sequence.js'
 
@@ -13,7 +12,7 @@ const mostEntries = 60
 
 /** How far a request has come, for its report. */
 interface Progress extends Pick<RequestEnd, 'usage' | 'timings'> {
-  readonly state: RequestState
+  readonly state: RequestReport['state']
 }
 
 /**
@@ -83,7 +82,8 @@ export class Timeline {
   }
 
   preempted(now: number): void {
-    this.#add({ type: 'preempted', atMs: now - this.sequence.arrival })
+    const { arrival, givesWay } = this.sequence
+    if (!givesWay) this.#add({ type: 'preempted', atMs: now - arrival })
     this.#waitsSince = now
     this.#start = this.waits.begin(now)
   }

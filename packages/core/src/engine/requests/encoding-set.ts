@@ -1,5 +1,5 @@
 import type { Clock } from '../../contracts/services.js'
-import { CllmError, cancelReason } from '../../errors/cllm-error.js'
+import { CllmError } from '../../errors/cllm-error.js'
 import type { BetweenSteps, LoopWork } from '../loop/between-steps.js'
 import type { EngineObservers } from '../report/engine-observers.js'
 import type { RequestTable } from './request-table.js'
@@ -20,24 +20,21 @@ export class EncodingSet implements LoopWork {
   ) {}
 
   get isDue(): boolean {
-    return [...this.#open].some((one) => one.isAtEncoding)
+    return this.#open.size > 0
   }
 
   /** Takes the slots of those that have come to their file. What is computed is found there again, if it is not lost. */
   async settle(): Promise<void> {
     for (const sequence of this.#open) {
       if (!sequence.isAtEncoding) continue
+      sequence.gaveWay = true
       this.table.preempt(sequence, this.clock.now())
       this.#hold(sequence)
     }
   }
 
   /** A request has joined the queue. Calls `onEncoded` when all of it can be computed; if it cannot, the request ends. */
-  async add(sequence: Sequence, encoding: Encoding, onEncoded: () => void): Promise<void> {
-    const { from, done, files } = encoding
-    const onFinished = (one: unknown) =>
-      void (one === sequence && files.abort(new CllmError('cancelled', cancelReason)))
-    const leave = this.observers.add({ onFinished })
+  async add(sequence: Sequence, { from, done }: Encoding, onEncoded: () => void): Promise<void> {
     this.#open.add(sequence)
     try {
       this.between.add(this)
@@ -58,7 +55,6 @@ export class EncodingSet implements LoopWork {
       if (sequence.isActive) this.table.mark(sequence, CllmError.from(error))
     } finally {
       this.#open.delete(sequence)
-      leave()
     }
   }
 

@@ -53,8 +53,10 @@ export class OutputProcessor {
 
   /** Publishes the error that ended a request. */
   fail(sequence: Sequence, error: CllmError, now: number): void {
-    const { id, preemptions, promptHeld: promptTokens } = sequence
-    const usage = { ...sequence.account(now).usage, promptTokens }
+    const { id, promptHeld: promptTokens } = sequence
+    const { usage: all, timings } = sequence.account(now)
+    const usage = { ...all, promptTokens }
+    const { preemptions } = timings
     const event = { type: 'error', error: error.serialize(), usage, preemptions } as const
     this.#events.push({ id, event })
   }

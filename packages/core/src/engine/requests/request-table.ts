@@ -4,7 +4,7 @@ import type { EngineStatistics } from '../../contracts/engine/engine-statistics.
 import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from '../../contracts/model/tokenizer.js'
 import { defined } from '../../defined.js'
-import { CllmError } from '../../errors/cllm-error.js'
+import { cancelReason, CllmError } from '../../errors/cllm-error.js'
 import { synchronous } from '../../plugin/checks.js'
 import * as tokens from '../../tokens.js'
 import { createSampler, toError } from '../backend-calls.js'
@@ -209,7 +209,6 @@ export class RequestTable {
       this.sharing.expire(now)
       for (const [sequence, error] of this.#expiry.due(now)) this.mark(sequence, error)
     }
-    if (this.#leaving.size === 0) return
     for (const [sequence, error] of this.#leaving) this.finish(sequence, now, error)
     this.#leaving.clear()
   }
@@ -219,6 +218,7 @@ export class RequestTable {
     if (!sequence.isActive) return
     this.waiting.remove(sequence)
     if (sequence.request.sample !== undefined) this.samples.remove(sequence)
+    sequence.encoding?.files.abort(new CllmError('cancelled', cancelReason))
     this.sharing.onLeft(sequence)
     try {
       this.#giveBack(sequence, now)

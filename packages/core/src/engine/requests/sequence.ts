@@ -153,6 +153,8 @@ export class Sequence implements SequenceView {
   media: readonly MediaSpan[] | undefined
   /** What it waits for once all tokens before are computed; undefined: nothing. */
   encoding: Encoding | undefined
+  /** Whether it gave its slot back meanwhile: only policies count that as a preemption. */
+  gaveWay = false
   /** Milliseconds that it waited for the encoder before it was queued, by reason; for its report. */
   encodeWait: Readonly<Record<'encode' | 'encoder', number>> | undefined
   /** Why generation ended; undefined until then. Its last events may still be unpublished. */
@@ -248,6 +250,11 @@ export class Sequence implements SequenceView {
     return this.isRunning && this.computedTokens >= (this.encoding?.from ?? Infinity)
   }
 
+  /** Whether it has no slot until its file is encoded. */
+  get givesWay(): boolean {
+    return this.gaveWay && this.encoding !== undefined
+  }
+
   /** Token counts and timings so far, as its `end` event has them. */
   account(now: number): { readonly usage: Usage; readonly timings: Timings } {
     const { promptTokens, cachedTokens, emittedTokens: generatedTokens } = this
@@ -260,7 +267,7 @@ export class Sequence implements SequenceView {
       firstTokenMs: first - this.arrival,
       decodeMs: (this.lastTokenAt ?? first) - first,
       totalMs: now - this.arrival,
-      preemptions: this.preemptions,
+      preemptions: this.preemptions - Number(this.gaveWay),
       prefillChunks: this.prefillChunks,
       ...(draftTokens > 0 && { draftTokens, acceptedTokens }),
     }

@@ -397,7 +397,8 @@ t.test('text before a file is computed while that is encoded, and no slot waits'
   t.same(idle, [], 'its policy is not asked while there is nothing to compute')
   t.equal(made.engine.scheduler().fallback, undefined)
   const wait = { type: 'waited', reasons: { encode: 390 } }
-  t.match(await reports[0], { state: 'preempted', timeline: [{}, {}, {}, {}, wait] })
+  t.match(await reports[0], { state: 'encoding', timeline: [{}, {}, {}, wait] })
+  t.equal(timings.preemptions + made.engine.statistics().preemptions, 0, 'nobody took its slot')
   t.same(encoded, ['a cat'])
   t.same(leftovers(made), nothingLeft)
 })
