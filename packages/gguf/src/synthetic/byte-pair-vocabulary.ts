@@ -159,7 +159,11 @@ const chatTemplate = `{%- for message in messages -%}
 {%- endif -%}`
 
 /** A byte-level BPE vocabulary. */
-export type BytePairVocabulary = ReturnType<typeof bytePairVocabulary>
+export interface BytePairVocabulary {
+  readonly tokens: readonly string[]
+  readonly types: readonly TokenType[]
+  readonly merges: readonly Merge[]
+}
 
 /**
  * Lays out a vocabulary of exactly `size` entries: the 256 bytes and the merged symbols up to
@@ -168,7 +172,11 @@ export type BytePairVocabulary = ReturnType<typeof bytePairVocabulary>
  * is left out.
  * @throws RangeError when the merges are too few, or there is no room for the special tokens.
  */
-export function bytePairVocabulary(merges: Iterable<Merge>, size: number, specialsAt: number) {
+export function bytePairVocabulary(
+  merges: Iterable<Merge>,
+  size: number,
+  specialsAt: number,
+): BytePairVocabulary {
   const tokens = new Set(byteAlphabet)
   const used: Merge[] = []
   for (const merge of merges) {
