@@ -1,5 +1,7 @@
+import { accessSync, constants, existsSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { parseArgs } from 'node:util'
-import { CllmError, ownEntry } from '@cllm/core'
+import { attempt, CllmError, ownEntry } from '@cllm/core'
 import type { SimulatedImages } from '@cllm/bench'
 import { unknownFlag } from '../config/layers.js'
 import { decimal, format, integer as wholeNumber, oneOf } from '../config/options/value-format.js'
@@ -171,6 +173,15 @@ export const list =
 /** One of a few words. */
 export const word = <const T extends string>(...words: readonly T[]): ((text: string) => T) =>
   oneOf(words).read
+
+/** A file for results, which is checked before what may take hours. */
+export function resultFile(path: string): string {
+  const isNew = !existsSync(path)
+  const checked = isNew ? dirname(path) : path
+  const isOpen = attempt(() => accessSync(checked, constants.W_OK) === undefined, false)
+  if (path !== '-' && isOpen && statSync(checked).isDirectory() === isNew) return path
+  throw new Error('expected a file that can be written')
+}
 
 /** A machine's number and the time when it drains, such as `3@60`. */
 export function drain(text: string): { readonly machine: number; readonly at: number } {

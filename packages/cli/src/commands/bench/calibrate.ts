@@ -18,7 +18,7 @@ import { type CommandIo, defineCommand } from '../command.js'
 import { engineLikeProcess } from '../native/spawn-program.js'
 import { modelHost } from './model-host.js'
 import { progressBar, writeText } from './output.js'
-import { one, toggle, wrong, integer } from '../flags.js'
+import { one, resultFile, toggle, wrong, integer } from '../flags.js'
 import { modelFlags, readModel } from './flags/target.js'
 
 /** `cllm bench calibrate`, in this process. */
@@ -29,7 +29,7 @@ Measures how long steps take on this machine and fits the cost model of \`cllm s
 Mixed steps are not fitted; they check the result.`,
   flags: {
     ...modelFlags,
-    out: one('FILE', 'File for the fitted costs, for cllm simulate --cost'),
+    out: one('FILE', 'File for the fitted costs, for cllm simulate --cost', resultFile),
     repeats: one(
       'N',
       'Measurements per step (default: 3 to 50, as many as fit into 40 s)',

@@ -172,9 +172,15 @@ t.test('serve and compare: the figures of runs and of requests as CSV', async (t
     ['a 1', 'b 1', 'a 2', 'b 2'],
   )
   t.equal((await readCsv(every)).length, 4 * 6)
-  const nowhere = ['--csv', join(folder, 'none', 'runs.csv')]
-  const lost = benchServe(['--target', server.url, ...load, ...nowhere], commandIo())
-  await t.rejects(lost, { code: 'invalid_configuration', message: /cannot be written/ })
+  const measure = (...files: string[]) =>
+    benchServe(['--target', server.url, ...load, ...files], commandIo())
+  await t.rejects(measure('--csv', '/dev/full'), { message: /be written/ })
+  const asked = server.received.length
+  for (const file of [join(folder, 'none', 'requests.csv'), folder, '-']) {
+    const message = /^--requests-csv: expected a file that can be written, got /
+    await t.rejects(measure('--requests-csv', file), { code: 'invalid_configuration', message })
+  }
+  t.equal(server.received.length, asked, 'nothing is measured in vain')
 })
 
 t.test('serve: every field of the JSON is documented', async (t) => {

@@ -22,6 +22,7 @@ import {
   list,
   number,
   positive,
+  resultFile,
   share,
   word,
   wrong,
@@ -90,10 +91,10 @@ export const loadFlags = {
   seed: one('N', 'Same seed, same requests (default: random, printed)', integer(0, 2 ** 32 - 1)),
   slo: one('SPEC', 'Goodput limits: ttft:500ms,itl:100ms,tpot:…,e2e:…', parseSlo, {}),
   json: toggle('One JSON line per run on stdout and nothing else'),
-  csv: one('FILE', 'Write a CSV line for each run'),
-  'requests-csv': one('FILE', 'Write a CSV line for each request'),
-  report: one('FILE', 'Write a self-contained HTML report'),
-  trace: one('FILE', 'Write a timeline for Perfetto or chrome://tracing'),
+  csv: one('FILE', 'Write a CSV line for each run', resultFile),
+  'requests-csv': one('FILE', 'Write a CSV line for each request', resultFile),
+  report: one('FILE', 'Write a self-contained HTML report', resultFile),
+  trace: one('FILE', 'Write a timeline for Perfetto or chrome://tracing', resultFile),
 } as const
 
 /** The flags of `cllm bench serve`. */
