@@ -156,7 +156,7 @@ const mostEncodedBytes = 2 ** 28
 /**
  * The memory of an engine's cache, and its files if any are configured.
  *
- * @param ramBytes - of the cache; also the limit of the states of unloaded models
+ * @param ramBytes - of the cache; also the limit of the states of unloaded models, and a quarter of it that of encodings
  */
 function stateFilesOf(
   { disk, unloaded, encodings, slotFolder, key }: CacheSettings,
@@ -170,8 +170,8 @@ function stateFilesOf(
   const folder = disk ?? (unloaded === undefined ? undefined : { folder: unloaded, ...waiting })
   if (encodings !== undefined) {
     // The folder is not made again when the server has removed it.
-    const shared = { folder: encodings, limitBytes: mostEncodedBytes, whenClosing: true }
-    media?.keepIn?.(open(shared))
+    const limitBytes = Math.min(mostEncodedBytes, Math.floor(ramBytes / 4))
+    media?.keepIn?.(open({ folder: encodings, limitBytes, whenClosing: true }))
   }
   return {
     stateMemory: new TouchedMemory(),

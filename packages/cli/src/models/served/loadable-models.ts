@@ -195,11 +195,11 @@ export class LoadableModels {
     const { recorder: recorderConfig, models, cache } = loaded.config
     const settings = toEngineSettings(loaded, model)
     const areSeveral = Object.keys(models.served).length > 1
-    const mayWait = areSeveral && cache.ram !== 0
     const encodes = settings.backend['mmprojPath'] !== undefined
-    if ((mayWait || encodes) && cache.disk === null) this.memory ??= openMemoryFolder()
+    if ((areSeveral || encodes) && cache.ram !== 0 && cache.disk === null)
+      this.memory ??= openMemoryFolder()
     const { folder } = this.memory ?? {}
-    const shared = mayWait ? { unloaded: folder } : { encodings: folder }
+    const shared = areSeveral ? { unloaded: folder } : { encodings: folder }
     const engine = await spawnEngine(
       {
         ...settings,

@@ -105,17 +105,22 @@ t.test('what one engine has encoded is found by the others', onLinux, async (t) 
   const backend = ['--plugin', fileOf('filing-plugin.js'), '--backend', 'filing', '--model', model]
   const options = ['--backend-options', '{"mmprojPath":"any"}']
   const engines = ['--workers', '2', '--router', 'round-robin']
-  const { url, end } = await serve(t, [...backend, ...options, ...engines])
   const prompt = { prompt_string: 'See <__media__>!', multimodal_data: [btoa('seen')] }
   const body = JSON.stringify({ prompt, n_predict: 1 })
   const headers = { 'content-type': 'application/json' }
-  const ask = () => fetch(`${url}/completion`, { method: 'POST', headers, body })
-  t.equal((await ask()).status, 200)
-  t.equal((await ask()).status, 200)
-  const metrics = await (await fetch(`${url}/metrics`)).text()
-  t.match(metrics, /cllm_encodes_total\{.*outcome="encoded"\} 1\n/)
-  t.match(metrics, /cllm_encodes_total\{.*outcome="found"\} 1\n/)
-  await end()
+  const outcomesWith = async (ram: string) => {
+    const { url, end } = await serve(t, [...backend, ...options, ...engines, '--cache-ram', ram])
+    const ask = () => fetch(`${url}/completion`, { method: 'POST', headers, body })
+    t.equal((await ask()).status, 200)
+    t.equal((await ask()).status, 200)
+    const metrics = await (await fetch(`${url}/metrics`)).text()
+    await end()
+    return [...metrics.matchAll(/cllm_encodes_total\{.*outcome="(.*)"\} ([1-9])\n/g)].map(
+      ([, outcome, count]) => `${count} ${outcome}`,
+    )
+  }
+  t.same((await outcomesWith('auto')).toSorted(), ['1 encoded', '1 found'])
+  t.same(await outcomesWith('0'), ['2 encoded'], 'unless nothing may be kept in memory')
 })
 
 t.test('what does not exist is refused before a model is loaded', async (t) => {
