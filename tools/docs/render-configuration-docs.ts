@@ -13,8 +13,7 @@ const intro = `# Configuration
 
 Every setting is a YAML key, an environment variable and a flag of \`cllm serve\`. Flags override variables, variables the
 file (\`--${configFlag}\` or \`${configVariable}\`), the file the defaults. The variable of \`--a-flag\` is \`CLLM_A_FLAG\`, unless
-another is named. An entry has the key, if it differs from the flag, the flag, the default and accepted values in parentheses,
-and the meaning.
+another is named. A key that differs from the flag stands before it.
 
 Settings without a default are unset, empty or off. Objects are JSON in flags and variables. \`--no-mmap\` turns off a switch such as
 \`--mmap\`; \`--no-usage\` takes back a setting. Relative paths start from the file's folder, or the working directory. An

@@ -64,7 +64,7 @@ ${modelLines()}
 
 Without \`--threads\` a lone model on a CPU starts on all physical cores if other processes leave them free, otherwise as
 in the table; several share the cores. Then it measures, in less than 1 % of the time and never where a lone stream would
-notice; what proved best is kept for the next start. With all layers on a GPU the number stays.
+notice; what proved best is kept for the next start. A set number stays, and any with all layers on a GPU.
 
 | physical cores | logical cores | threads of one model at first | of each of two | of each of four |
 |---|---|---|---|---|

@@ -48,7 +48,7 @@ export const severalModelsOptions = {
       'first use. A single model is always preloaded.',
   ),
   max_loaded: option(orAuto(integer(1)), 'auto', { flag: 'max-loaded-models' }).describe(
-    'Maximum number of models in memory; `--model-scheduler` decides which makes ' +
+    'Most models in memory; `--model-scheduler` decides which makes ' +
       'room. `auto` is as many as fit.',
   ),
   scheduler: option(text('a name'), 'lru', { flag: 'model-scheduler' }).describe(

@@ -121,7 +121,7 @@ export const cacheOptions = {
   ),
   disk: folder({ flag: 'cache-disk' }).describe(
     'Folder for the conversations in `cache.ram`, which then survive a restart or a crash. The files ' +
-      'hold what users wrote; only their owner can read them. Unset: none.',
+      'hold what users wrote; only their owner can read them.',
   ),
   disk_size: option(integer(1, Infinity, 'MIB'), 10_240, { flag: 'cache-disk-size' }).describe(
     'Disk limit for `cache.disk`, in MiB; the least recently used files are deleted first.',
@@ -147,7 +147,6 @@ export const cacheOptions = {
       'Empty: all stay as they are.',
   ),
   slot_save_path: folder().describe(
-    'Folder for the files of `POST /slots/{id}?action=save` and `restore`. Unset: both ' +
-      'are refused.',
+    'Folder for the files of `POST /slots/{id}?action=save` and `restore`.',
   ),
 }

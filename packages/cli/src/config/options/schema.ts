@@ -25,8 +25,7 @@ const telemetryOptions = {
     env: 'OTEL_EXPORTER_OTLP_ENDPOINT',
     normalize: emptyToNone,
   }).describe(
-    'Base URL of an OTLP collector for traces over HTTP, such as ' +
-      '`http://127.0.0.1:4318`. Unset: tracing is off.',
+    'Base URL of an OTLP collector for traces over HTTP, such as `http://127.0.0.1:4318`.',
   ),
 }
 

@@ -36,13 +36,12 @@ const protocols = format<readonly string[] | 'all'>(
 /** The options of the HTTP server: the branch `server` of the schema. */
 export const serverOptions = {
   host: option(addresses, '127.0.0.1').describe(
-    'Address to listen on, or several separated by commas, such as `127.0.0.1,::1`; ' +
-      '`0.0.0.0` is every address of the machine.',
+    'Addresses to listen on, such as `127.0.0.1,::1`; `0.0.0.0`: all of the machine.',
   ),
   port: option(integer(0, 65_535, 'PORT'), 8080).describe('Port to listen on; 0 takes a free one.'),
   body_limit: option(orAuto(integer(1024, Infinity, 'BYTES')), 'auto').describe(
-    'Largest request body, in bytes; a larger one is refused with 413. `auto` is 1 MiB, or 32 MiB where ' +
-      'a model has, or may have, a projector (`mmproj`) that can be used.',
+    'Largest request body, in bytes; a larger one is refused with 413. `auto`: 1 MiB, or 32 where ' +
+      'a model may have a usable projector (`mmproj`).',
   ),
   bodies_limit: option(integer(64 * 1024, Infinity, 'BYTES'), 256 * 1024 * 1024).describe(
     'Bytes of the bodies of all open requests; above it, a body over 64 KiB is refused with 429. At ' +
@@ -61,7 +60,7 @@ export const serverOptions = {
   ),
   batches: folder().describe(
     'Folder for files and batches (`/v1/files`, `/v1/batches`), which are computed while ' +
-      'no client waits; it holds prompts and answers. Unset: no batches.',
+      'no client waits; it holds prompts and answers.',
   ),
   batch_share: option(decimal(0, 0.5), 0, { placeholder: 'SHARE' }).describe(
     'Share of compute time for batches while clients are always busy, but none waits for a first ' +
@@ -69,7 +68,7 @@ export const serverOptions = {
   ),
   responses: folder({ resolve: resolveShared }).describe(
     'Folder, or `cluster` for its Redis, for responses and conversations (`/v1/responses`, ' +
-      '`/v1/conversations`): what users wrote, encrypted with `cache.key`. Unset: none are kept.',
+      '`/v1/conversations`): what users wrote, encrypted with `cache.key`.',
   ),
   responses_size: option(integer(1, Infinity, 'MIB'), 1024).describe(
     'Limit for `responses`, in MiB; the least recently used go first.',
@@ -79,7 +78,7 @@ export const serverOptions = {
   ),
   usage: folder().describe(
     'Folder for usage records per key, day and model, without any text: for `GET ' +
-      '/admin/usage` and monthly limits of keys. Unset: usage is not recorded.',
+      '/admin/usage` and monthly limits of keys.',
   ),
   ui: option(toggle(), true).describe('Serve the web page at `/ui`, and at `/` for browsers.'),
   drain_timeout: option(decimal(0, Infinity, 'seconds'), 30).describe(
@@ -115,12 +114,12 @@ export const securityOptions = {
   ),
   media_urls: option(someTexts('hosts', 'HOSTS'), []).describe(
     'Servers from which images and sounds in prompts are fetched: `HOST` or `*` for all of them, at public addresses ' +
-      'and on the ports 80 and 443, and `HOST:PORT`, also at a private address. Unset: a URL is refused.',
+      'and on the ports 80 and 443, and `HOST:PORT`, also at a private address.',
   ),
   tls_cert: file().describe('Certificate chain in PEM format; with it, the server uses HTTPS.'),
   tls_key: file().describe('Private key of the certificate, in PEM format.'),
   max_connections: option(integer(1), 4096).describe(
-    'Maximum number of open connections; further ones are closed.',
+    'Most open connections; further ones are closed.',
   ),
   header_limit: option(integer(1024, 1024 * 1024, 'BYTES'), 16 * 1024).describe(
     'Largest request head, in bytes; a larger one is refused with 431.',
@@ -159,8 +158,7 @@ export const clusterOptions = {
     isSecret: true,
   }).describe(
     'Redis (6.2 or later) or Valkey server of the cluster: ' +
-      '`redis://user:password@host:port/db`, or `rediss://` for TLS. Unset: this machine ' +
-      'serves alone.',
+      '`redis://user:password@host:port/db`, or `rediss://` for TLS.',
   ),
   ca: file({ flag: 'cluster-ca' }).describe(
     'PEM file with the certificate authorities for a `rediss://` server, instead of the ' +
@@ -171,13 +169,12 @@ export const clusterOptions = {
       'them. All fronts see changes within a second.',
   ),
   batches: option(toggle(), false, { flag: 'cluster-batches' }).describe(
-    "Keep files and batches (`/v1/files`, `/v1/batches`) on the cluster's server, which " +
+    "Keep files and batches on the cluster's server, which " +
       'then holds prompts and answers and needs persistence. Every front computes lines of ' +
       'every batch.',
   ),
   drain_migrate: option(toggle(), false).describe(
-    'When a worker is stopped or drained, hand its running requests to other workers at once, which ' +
-      'continue them exactly.',
+    'Hand the requests of a worker that is stopped or drained to others at once, which continue them exactly.',
   ),
   ready_file: file().describe(
     'File for readiness probes: `cllm worker` creates it when it serves, writes it again every 5 s, ' +
@@ -188,7 +185,7 @@ export const clusterOptions = {
       'distributes requests among them. They share the cores.',
   ),
   router: option(text('a name'), 'prefix-wait').describe(
-    "Router that picks a worker for each request: a built-in one, or a plugin's.",
+    "What picks a worker for each request; also a plugin's.",
   ),
   router_options: option(record(), {}).describe(
     'Options of the router; JSON in a flag or variable.',
