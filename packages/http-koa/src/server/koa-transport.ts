@@ -61,7 +61,7 @@ export interface KoaTransportOptions extends ConnectionOptions {
   readonly security?: SecurityOptions
   /** The servers from which images and sounds may be fetched. Default: none, and URLs are refused. */
   readonly mediaUrls?: MediaUrlOptions
-  /** Until it returns true, every path that needs a model answers `model_loading`. Default: always ready. */
+  /** Until it returns true, routes that are not `isAlways` answer `model_loading`. Default: always ready. */
   readonly isReady?: () => boolean
 }
 
