@@ -197,13 +197,6 @@ export class SharedBlobs extends SharedKeys {
 /** The kinds by which results are counted. */
 export type ResultKind = 'completed' | 'failed'
 
-/** The number of expected results, and of those that have arrived. */
-export interface ResultCounts {
-  readonly total: number
-  readonly completed: number
-  readonly failed: number
-}
-
 /** The results after one was added: `whole` after the last one; `closed`: no more are taken. */
 export type Added = 'open' | 'whole' | 'closed'
 
@@ -249,8 +242,8 @@ export class SharedResults extends SharedKeys {
     return (await this.bus.command('HEXISTS', this.keyOf(id), String(number))) === 1
   }
 
-  /** The number of results; undefined before `open` and after `remove`. */
-  async counts(id: string): Promise<ResultCounts | undefined> {
+  /** The number of expected results, and of those that have arrived; undefined before `open` and after `remove`. */
+  async counts(id: string) {
     const words = ['HMGET', this.keyOf(id), 'total', 'completed', 'failed']
     const [total, completed, failed] = (await this.bus.command(...words)) as (string | null)[]
     if (total === null) return undefined

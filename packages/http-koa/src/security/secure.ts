@@ -1,5 +1,5 @@
 import type { Middleware, Context } from 'koa'
-import type { KoaState, RequestObserver } from '../routes/koa-context.js'
+import type { KoaState } from '../routes/koa-context.js'
 import { type TransportContext, CllmError } from '@cllm/core'
 import cors from '@koa/cors'
 import type { KeyAccess, KeyRing } from './api-key.js'
@@ -45,16 +45,6 @@ export interface SecurityOptions {
   readonly corsOrigins?: readonly string[]
 }
 
-/** The parts of a transport that apply {@link SecurityOptions}. */
-export interface Security {
-  /** Middleware to run in this order, before the routes. */
-  readonly middleware: readonly Middleware<KoaState>[]
-  /** Observers that count for the limits. */
-  readonly observers: readonly RequestObserver[]
-  /** Keys and limits for work that runs later; absent without keys. */
-  readonly access?: KeyAccess
-}
-
 /**
  * Sets up the security that the options ask for.
  *
@@ -64,16 +54,19 @@ export function secure(
   { keys, limits, limitCounters, corsOrigins: given = [] }: SecurityOptions,
   { clock }: Pick<TransportContext, 'clock'>,
   hosts: readonly string[],
-): Security {
+) {
   const isOwn = keys === undefined && areLoopback(hosts)
   const corsOrigins = isOwn ? [...given, ...ownOrigins] : given
+  /** To run in this order, before the routes. */
   const middleware: Middleware<KoaState>[] = [securityHeaders]
   if (corsOrigins.length > 0) middleware.push(allowOrigins(corsOrigins))
   middleware.push(checkOrigins(corsOrigins, hosts, keys !== undefined))
   if (keys === undefined) return { middleware, observers: [] }
   const rates = new RateLimits(limits ?? {}, clock, limitCounters)
   middleware.push(authenticate(keys), rates.middleware)
-  return { middleware, observers: [rates], access: { keys, limit: rates.count.bind(rates) } }
+  /** For work that runs later; absent without keys. */
+  const access: KeyAccess = { keys, limit: rates.count.bind(rates) }
+  return { middleware, observers: [rates], access }
 }
 
 const exposedHeaders = [

@@ -4,7 +4,6 @@ import { type FromEngine, type ToEngine, type Channel, hostEngine } from '@cllm/
 import type {
   SchedulerPolicy,
   TokenId,
-  Engine,
   EngineClient,
   GenerateEvent,
   GenerateEvents,
@@ -33,17 +32,14 @@ class ConformanceBackend extends FakeBackend {
 }
 
 /** An engine with the policies that can be set while it runs. */
-export interface ConformanceEngine {
-  readonly engine: Engine
-  readonly registry: PluginRegistry
-}
+export type ConformanceEngine = ReturnType<typeof createConformanceEngine>
 
 /**
  * The engine that {@link testEngineClient} expects behind a client: two slots, a fake model, the
  * policies `first` (in force) and `second`. A step takes a turn of the event loop, and embedding an
  * input one for each of its tokens.
  */
-export function createConformanceEngine(): ConformanceEngine {
+export function createConformanceEngine() {
   const registry = new PluginRegistry()
   for (const name of ['first', 'second']) {
     registry.registerPolicy({ name, doc: 'A policy to set.', create: () => named(name) })
@@ -68,11 +64,7 @@ export function hostConformanceEngine(channel: Channel<FromEngine, ToEngine>): v
 }
 
 /** All that a stream had to say. */
-export interface StreamContent {
-  readonly events: readonly GenerateEvent[]
-  readonly tokens: readonly TokenId[]
-  readonly error: CllmError | undefined
-}
+export type StreamContent = Awaited<ReturnType<typeof readAll>>
 
 /** More tokens than any check waits for. */
 export const endless = 30_000
@@ -88,7 +80,7 @@ export const greedyRequest = (text: string, maxTokens: number): GenerateRequest 
 })
 
 /** Reads a stream to its end. Throws what is thrown and is no {@link CllmError}. */
-export async function readAll(stream: GenerateEvents): Promise<StreamContent> {
+export async function readAll(stream: GenerateEvents) {
   const events: GenerateEvent[] = []
   let error: CllmError | undefined
   try {

@@ -27,12 +27,7 @@ export function openJob(job: LabJob) {
   }
 }
 
-interface OpenedLoad {
-  readonly recording?: Recording
-  readonly requests: SimulatedRequest[]
-}
-
-function openLoad(load: LabJob['load']): OpenedLoad {
+function openLoad(load: LabJob['load']) {
   if (load.kind === 'made') return { requests: madeRequests(load.load) }
   if (load.kind === 'file' && !load.isRecording) {
     return { requests: tracedRequests(load.text, load.name, load.requests) }
