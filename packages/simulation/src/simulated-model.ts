@@ -148,16 +148,20 @@ export class SimulatedEncoder implements MediaEncoder {
     return this.#isBusy ? 1 / (1 - this.costs.lostShare) : 1
   }
 
-  async prepare({ data }: MediaFile): Promise<EncodeJob> {
-    const length = Number.parseInt(data, 10)
-    return { key: data, size: length, run: async () => await this.#encode(data, length) }
-  }
-
-  async #encode(key: string, length: number): Promise<EncodedMedia> {
-    this.#isBusy = true
-    await pause(this.clock, this.costs.encodeMs)
-    this.#isBusy = false
-    const vectors = new Float32Array(length)
-    return { tokens: promptIds([{ key, tokens: length }]), spans: [{ start: 0, length, vectors }] }
+  async prepare({ data: key }: MediaFile): Promise<EncodeJob> {
+    const length = Number.parseInt(key, 10)
+    const tokens = promptIds([{ key, tokens: length }])
+    const encoded = (vectors: Float32Array): EncodedMedia => ({
+      tokens,
+      spans: [{ start: 0, length, vectors }],
+    })
+    const run: EncodeJob['run'] = async (_, onCounted) => {
+      onCounted?.(encoded(new Float32Array()))
+      this.#isBusy = true
+      await pause(this.clock, this.costs.encodeMs)
+      this.#isBusy = false
+      return encoded(new Float32Array(length))
+    }
+    return { key, size: length, run }
   }
 }

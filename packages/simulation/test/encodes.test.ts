@@ -50,6 +50,10 @@ t.test('images are encoded beside the steps of others, one at a time', async (t)
   t.ok(one.first > 200 && one.first < 230, `${one.first}`)
   t.ok(two.first > 400 && two.first < 430, `${two.first}`)
   t.ok(Math.abs(two.forecast!.firstTokenMs - two.first) < 20, `${two.forecast!.firstTokenMs}`)
+  const prompt = promptIds([{ key: 'long', tokens: 2000 }])
+  const media = [{ type: 'image' as const, at: 1990, data: '100 long' }]
+  const long = (await timesOf([request('long', 0, { prompt, media })])).get('long')!
+  t.ok(long.first < 230, `the text before it is computed meanwhile: ${long.first}`)
   const encodes = { encodeMs: 200, lostShare: 0.5 }
   const slowed = (await timesOf([...texts, ...images], undefined, { encodes })).get('stream')!
   const count = (all: readonly number[]) => before(all).length
