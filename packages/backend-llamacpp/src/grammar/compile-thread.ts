@@ -2,16 +2,12 @@ import { Worker } from 'node:worker_threads'
 import { CllmError, messageOf, type SerializedError, type TokenId } from '@cllm/core'
 import type { GbnfRules } from './gbnf/gbnf-rules.js'
 import type { GrammarTokens } from './match/token-grammar.js'
-import type { TokenTexts, TokenTrie } from './match/token-trie.js'
 import { refused } from './refuse.js'
 
 /** What the thread is started with. */
-export interface CompileJob extends Pick<GrammarTokens, 'size' | 'endOfGeneration'> {
+export interface CompileJob extends Pick<GrammarTokens, 'size' | 'endOfGeneration' | 'trie'> {
   /** The constraint as JSON. */
   readonly constraint: string
-  readonly texts: TokenTexts
-  /** Undefined: the thread builds it from the texts. */
-  readonly trie: TokenTrie | undefined
   /** Counts the answers to its questions. */
   readonly answers: Int32Array
 }
@@ -26,8 +22,6 @@ export interface CompiledRules {
   readonly rules: GbnfRules
   /** The mask of an empty text. */
   readonly first: Uint32Array
-  /** Undefined: the job came with it. */
-  readonly trie: TokenTrie | undefined
 }
 
 /** How the job ended. */

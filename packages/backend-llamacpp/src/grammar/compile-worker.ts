@@ -4,10 +4,9 @@ import { CllmError, entryOf, type OutputConstraint, type TokenId } from '@cllm/c
 import { compileConstraint } from './compile-constraint.js'
 import type { CompileJob, CompileReply, TokenQuestion } from './compile-thread.js'
 import type { GrammarTokens } from './match/token-grammar.js'
-import { buildTokenTrie } from './match/token-trie.js'
 import { grammarLimits } from './refuse.js'
 
-const { constraint, size, endOfGeneration, texts, trie: given, answers } = workerData as CompileJob
+const { constraint, answers, ...ofModel } = workerData as CompileJob
 
 const send = (message: CompileReply | TokenQuestion): void => parentPort?.postMessage(message, [])
 
@@ -21,18 +20,14 @@ function ask(name: string): readonly TokenId[] {
 
 function compile(): CompileReply {
   const known = new Map<string, readonly TokenId[]>()
-  const trie = given ?? buildTokenTrie(texts, (token) => !endOfGeneration.has(token))
   const tokens: GrammarTokens = {
-    size,
-    endOfGeneration,
-    trie,
+    ...ofModel,
     bytes: () => new Uint8Array(),
     encode: (name) => entryOf(known, name, () => ask(name)),
   }
   const parsed = JSON.parse(constraint) as OutputConstraint
   const grammar = compileConstraint(parsed, tokens, grammarLimits)
-  const first = grammar.mask(grammar.begin())
-  return { rules: grammar.rules, first, trie: given === undefined ? trie : undefined }
+  return { rules: grammar.rules, first: grammar.mask(grammar.begin()) }
 }
 
 try {

@@ -9,7 +9,7 @@ import { buildTokenTrie, type TokenTrie } from './match/token-trie.js'
 import { grammarLimits, littleWork, MoreWork, type WorkLimits } from './refuse.js'
 
 /** From this many tokens on, the tree of their texts takes so long that steps come in between. */
-const manyTokens = 65_536
+const manyTokens = 32_768
 /** The size of the cache in bytes. */
 const cacheSize = 128 * 2 ** 20
 
@@ -39,7 +39,7 @@ export class ConstraintGrammars {
    * @param encode - returns the tokens of a text that continues another one
    */
   constructor(
-    private readonly vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'texts' | 'endOfGeneration'>,
+    vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'texts' | 'endOfGeneration'>,
     encode: GrammarTokens['encode'],
   ) {
     const { size, endOfGeneration, texts } = vocabulary
@@ -69,7 +69,7 @@ export class ConstraintGrammars {
    * @throws CllmError `invalid_constraint`
    */
   prepare(constraint: OutputConstraint): void | Promise<void> {
-    const isKnown = this.#trie !== undefined || this.vocabulary.size < manyTokens
+    const isKnown = this.#trie !== undefined || this.#tokens.size < manyTokens
     return isKnown ? this.#prepare(constraint) : this.#prepareFirst(constraint)
   }
 
@@ -112,11 +112,10 @@ export class ConstraintGrammars {
     const key = keyOf(text)
     let made = this.#known.get(key)
     if (made === undefined) {
-      const { size, endOfGeneration, texts } = this.vocabulary
-      const job = { constraint: text, size, endOfGeneration, texts, trie: this.#trie }
+      const { size, endOfGeneration, trie } = this.#tokens
+      const job = { constraint: text, size, endOfGeneration, trie }
       const encode = (name: string) => this.#tokens.encode(name, true)
-      const { rules, first, trie } = await compileInThread(job, encode, signal)
-      this.#trie ??= trie
+      const { rules, first } = await compileInThread(job, encode, signal)
       made = this.#keep(constraint, key, new TokenGrammar(rules, this.#tokens, first))
     }
     this.#prepared.set(constraint, made)
