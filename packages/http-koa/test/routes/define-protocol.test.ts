@@ -192,7 +192,8 @@ t.test('what answers a request is named when it fails, once', async (t) => {
     })(),
   )
   const unmade = encoded('text/event-stream', [] as never, throwing)
-  const other = { ...pinging({}, { handle: () => undefined }), name: 'other' }
+  const passing = pinging({ name: 'other' }, { handle: () => undefined })
+  const other = { ...passing, name: 'other' }
   for (const answer of [throwing, () => new Reply(failing), () => unmade]) {
     const registry = await registryWith(other, pinging({}, { handle: answer }))
     const server = await serveNamed(t, registry)
