@@ -179,7 +179,9 @@ export function resultFile(path: string): string {
   const isNew = !existsSync(path)
   const checked = isNew ? dirname(path) : path
   const isOpen = attempt(() => accessSync(checked, constants.W_OK) === undefined, false)
-  if (path !== '-' && isOpen && statSync(checked).isDirectory() === isNew) return path
+  // such as an unset variable, or standard output in other programs
+  const isNone = /^-?$|\/$/.test(path)
+  if (!isNone && isOpen && statSync(checked).isDirectory() === isNew) return path
   throw new Error('expected a file that can be written')
 }
 

@@ -176,7 +176,7 @@ t.test('serve and compare: the figures of runs and of requests as CSV', async (t
     benchServe(['--target', server.url, ...load, ...files], commandIo())
   await t.rejects(measure('--csv', '/dev/full'), { message: /be written/ })
   const asked = server.received.length
-  for (const file of [join(folder, 'none', 'requests.csv'), folder, '-']) {
+  for (const file of [join(folder, 'none', 'requests.csv'), folder, '-', '', `${folder}/new/`]) {
     const message = /^--requests-csv: expected a file that can be written, got /
     await t.rejects(measure('--requests-csv', file), { code: 'invalid_configuration', message })
   }
