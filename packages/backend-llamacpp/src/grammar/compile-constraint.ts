@@ -1,4 +1,5 @@
-import { CllmError, type OutputConstraint } from '@cllm/core'
+import type { OutputConstraint } from '@cllm/core'
+import { CllmError } from '@cllm/core/errors'
 import { parseGbnf } from './gbnf/gbnf-parser.js'
 import { grammarText } from './gbnf/gbnf-writer.js'
 import { type GrammarTokens, TokenGrammar } from './match/token-grammar.js'

@@ -1,6 +1,8 @@
 // The code of the thread of `compileInThread`.
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
-import { CllmError, entryOf, type OutputConstraint, type TokenId } from '@cllm/core'
+import type { OutputConstraint, TokenId } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
+import { CllmError } from '@cllm/core/errors'
 import { compileConstraint } from './compile-constraint.js'
 import type { CompileJob, CompileReply, TokenQuestion } from './compile-thread.js'
 import type { GrammarTokens } from './match/token-grammar.js'

@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError } from '@cllm/core/errors'
 
 /** Limits on the cost of a grammar, as grammars come from clients. */
 export const grammarLimits = {

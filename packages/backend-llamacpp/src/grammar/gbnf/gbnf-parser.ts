@@ -1,4 +1,4 @@
-import { entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import { checkRecursion, ElementKind, type GbnfRules } from './gbnf-rules.js'
 import { type Amount, GbnfReader, type NamedTokens } from './gbnf-reader.js'
 import { checkWork, grammarLimits, type WorkLimits } from '../refuse.js'

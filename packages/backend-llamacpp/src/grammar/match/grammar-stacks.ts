@@ -1,4 +1,5 @@
-import { type CllmError, entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
+import type { CllmError } from '@cllm/core/errors'
 import {
   afterElement,
   alternativesOf,

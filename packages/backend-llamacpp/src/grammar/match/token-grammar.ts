@@ -1,4 +1,5 @@
-import { CllmError, type Proposal, type TokenId } from '@cllm/core'
+import type { Proposal, TokenId } from '@cllm/core'
+import { CllmError } from '@cllm/core/errors'
 import { LRUCache } from 'lru-cache'
 import { forcedText, type JsonLayout } from './forced-text.js'
 import { GrammarStacks, type Stack, type TextPlace, tooAmbiguous } from './grammar-stacks.js'

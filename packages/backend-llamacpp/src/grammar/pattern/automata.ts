@@ -1,4 +1,4 @@
-import { entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import { type CodePointSet, includes, wordCharacters } from './code-point-set.js'
 import { type Assertion, automataOf, holds, type Nfa, type Side, sideOf } from './nfa.js'
 import type { Spend } from '../refuse.js'

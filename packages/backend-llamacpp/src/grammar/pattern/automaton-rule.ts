@@ -1,4 +1,4 @@
-import { entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import { characterRule, type GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
 import { Automata, type Reading } from './automata.js'
 import { type CodePointSet, union } from './code-point-set.js'

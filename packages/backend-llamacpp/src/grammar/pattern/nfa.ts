@@ -1,5 +1,5 @@
 import type { AST } from '@eslint-community/regexpp'
-import { entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import { type CodePointSet, includes, wordCharacters } from './code-point-set.js'
 import { charactersOf } from './pattern-characters.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'

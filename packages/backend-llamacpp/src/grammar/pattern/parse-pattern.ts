@@ -1,4 +1,4 @@
-import { attempt, messageOf } from '@cllm/core'
+import { attempt, messageOf } from '@cllm/core/errors'
 import { type AST, RegExpParser } from '@eslint-community/regexpp'
 import { refusedSchema, type Spend } from '../refuse.js'
 

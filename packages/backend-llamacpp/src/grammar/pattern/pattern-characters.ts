@@ -1,4 +1,4 @@
-import { entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import type { AST } from '@eslint-community/regexpp'
 import { LRUCache } from 'lru-cache'
 import type { Spend } from '../refuse.js'

@@ -1,4 +1,4 @@
-import { entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import { type GbnfWriter, literal, oneOf, plainCharacters } from '../gbnf/gbnf-writer.js'
 import { difference, spaces } from '../pattern/code-point-set.js'
 import type { Amount } from '../gbnf/gbnf-reader.js'

@@ -1,4 +1,4 @@
-import { entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import type { Facts } from '../schema/facts.js'
 import { type RuleCompiler, whereOf } from '../schema/schema-document.js'

@@ -1,4 +1,4 @@
-import { entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import { type GbnfWriter, literal, oneOf, plainCharacters } from '../gbnf/gbnf-writer.js'
 import { noneOf, notPattern, orRefused } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'

@@ -1,4 +1,4 @@
-import { entryOf } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import { formatPatterns } from '../rules/formats.js'
 import { isMultiple, multipleSteps } from '../rules/decimals.js'
 import { canonicalJson, type Conjunction, type Place } from './schema-document.js'

@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError } from '@cllm/core/errors'
 import { refusedSchema } from '../refuse.js'
 import { areDisjoint, areTold, missingName } from './disjoint.js'
 import { memberOf } from './facts.js'

@@ -1,4 +1,5 @@
-import { entryOf, type JsonSchema } from '@cllm/core'
+import type { JsonSchema } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { LinearPattern } from '../pattern/nfa.js'
 import { orRefused } from '../pattern/parse-pattern.js'

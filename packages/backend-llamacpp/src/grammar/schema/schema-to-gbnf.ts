@@ -1,4 +1,5 @@
-import { type EitherJson, entryOf, type JsonSchema, type JsonSurroundings } from '@cllm/core'
+import type { EitherJson, JsonSchema, JsonSurroundings } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import { GbnfWriter, grammarText, literal, quoteGrammar } from '../gbnf/gbnf-writer.js'
 import { regexRule } from '../pattern/automaton-rule.js'
 import { isOfStrings, refusedSchema, SchemaBudget } from '../refuse.js'

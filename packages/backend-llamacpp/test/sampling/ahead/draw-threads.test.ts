@@ -232,8 +232,13 @@ function loadedBy(file: string, all = new Set<string>()): Set<string> {
 }
 
 t.test('a thread loads little: each has its own copy of what it loads', (t) => {
-  const worker = new URL('../../../src/sampling/ahead/draw-worker.ts', import.meta.url)
-  const packages = [...loadedBy(worker.href)].filter((name) => !/^(file|node):/.test(name))
-  t.same(packages.toSorted(), ['@cllm/core/hash', 'koffi'])
+  const packagesOf = (file: string): string[] => {
+    const { href } = new URL(`../../../src/${file}`, import.meta.url)
+    return [...loadedBy(href)].filter((name) => !/^(file|node):/.test(name)).toSorted()
+  }
+  t.same(packagesOf('sampling/ahead/draw-worker.ts'), ['@cllm/core/hash', 'koffi'])
+  const ofCore = ['@cllm/core/defined', '@cllm/core/errors']
+  const others = ['@eslint-community/regexpp', 'lru-cache', 'zod']
+  t.same(packagesOf('grammar/compile-worker.ts'), [...ofCore, ...others])
   t.end()
 })
