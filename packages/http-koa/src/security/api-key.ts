@@ -90,10 +90,8 @@ export interface ApiKey extends KeyLimits {
   readonly hash: string
 }
 
-type Found = ApiKey | undefined
-
 /** The valid API keys. They may change while the server runs. */
-export interface KeyRing<Answer = Found | Promise<Found>> {
+export interface KeyRing<Answer = ApiKey | undefined | Promise<ApiKey | undefined>> {
   /** The key with this secret, or undefined. */
   find(secret: string): Answer
   /** The key with this hash, or undefined: so work that runs later, such as a batch, checks that it is still valid. */
@@ -101,7 +99,7 @@ export interface KeyRing<Answer = Found | Promise<Found>> {
 }
 
 /** Keys that are all at hand. */
-export type ListedKeys = KeyRing<Found>
+export type ListedKeys = KeyRing<ApiKey | undefined>
 
 /** Applies the limits of a key to work that it requested and that runs later. */
 export interface KeyAccess {
