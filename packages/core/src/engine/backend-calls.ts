@@ -213,7 +213,7 @@ function problemOf(
   backend: Backend,
   { outputs: wanted, drafts = 0, logprobs, drawLogprobs, scores }: BatchItem,
   drawn: readonly StepOutput[] | undefined,
-  scored: readonly OutputLogprobs[] = [],
+  given: readonly OutputLogprobs[] | undefined,
 ): CllmError | undefined {
   const count = Array.isArray(drawn) ? drawn.length : 0
   const least = drafts > 0 ? 1 : wanted.length
@@ -231,12 +231,12 @@ function problemOf(
       return wrong(backend, 'step', expected, shown(output))
     }
     const came = output.logprobs
-    if ((logprobs ?? drawLogprobs ?? came) === undefined) continue
-    if (isScore(came)) continue
+    if ((logprobs ?? drawLogprobs ?? came) === undefined || isScore(came)) continue
     const expected = '{ logprob, top } as the logprobs that an item asks for'
     return wrong(backend, 'step', expected, came)
   }
-  const { length } = scores?.tokens ?? []
+  if ((scores ?? given) === undefined) return undefined
+  const [{ length }, scored] = [scores?.tokens ?? [], given ?? []]
   if (Array.isArray(scored) && scored.length === length && scored.every(isScore)) return undefined
   return wrong(backend, 'step', `{ logprob, top } for each of ${length} scored tokens`, scored)
 }
