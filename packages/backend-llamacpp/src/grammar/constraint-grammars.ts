@@ -10,6 +10,8 @@ import { grammarLimits, littleWork, MoreWork, type WorkLimits } from './refuse.j
 
 /** From this many tokens on, the tree of their texts takes so long that steps come in between. */
 const manyTokens = 32_768
+/** Beyond this many characters of JSON, as five tools have, a constraint is taken for much work. */
+const longText = 4000
 /** The size of the cache in bytes. */
 const cacheSize = 128 * 2 ** 20
 
@@ -100,10 +102,12 @@ export class ConstraintGrammars {
 
   #of(constraint: OutputConstraint, text: string, limits: WorkLimits): ConstraintGrammar {
     const key = keyOf(text)
-    return (
-      this.#known.get(key) ??
-      this.#keep(constraint, key, compileConstraint(constraint, this.#tokens, limits))
-    )
+    const known = this.#known.get(key)
+    if (known !== undefined) return known
+    // A long one seldom is little work, and would be begun here in vain; one beyond this is mostly refused at once.
+    const isLong = text.length > longText && text.length <= grammarLimits.characters
+    if (limits === littleWork && isLong) throw new MoreWork()
+    return this.#keep(constraint, key, compileConstraint(constraint, this.#tokens, limits))
   }
 
   async #prepareElsewhere(constraint: OutputConstraint, text: string): Promise<void> {

@@ -573,6 +573,23 @@ t.test('what takes long is compiled in another thread, and becomes the same', as
   }
 })
 
+t.test(
+  'the tools of an agent are compiled in another thread, without a try in this one',
+  async (t) => {
+    const { grammars } = compiling()
+    t.teardown(async () => await grammars.close())
+    const properties = Object.fromEntries(numbered(6).map((name) => [name, { type: 'string' }]))
+    const tools = numbered(20).map((name) => ({
+      title: `${name}: ${'what it does '.repeat(12)}`,
+      properties,
+    }))
+    t.type(grammars.prepare(schemaOf({ anyOf: [tools[0]!] })), 'undefined')
+    const prepared = grammars.prepare(schemaOf({ anyOf: tools.slice(0, 14) }))
+    t.type(prepared, Promise)
+    await prepared
+  },
+)
+
 t.test('what is hopeless is refused at once', (t) => {
   const { grammars } = compiling()
   const hopeless: readonly OutputConstraint[] = [
