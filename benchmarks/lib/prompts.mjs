@@ -1,4 +1,4 @@
-import { fillerWords } from '../../packages/bench/dist/load/jobs.js'
+import { fillerWords } from '../../packages/bench/dist/workload/prompt-text.js'
 
 /** A seeded generator of numbers from 0 to 1 (mulberry32). */
 export function randomOf(seed) {

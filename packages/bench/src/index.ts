@@ -8,7 +8,7 @@ export * from './compare/machine-watch.js'
 export * from './compare/start-server.js'
 export * from './datasets/drawn-datasets.js'
 export * from './datasets/open-dataset.js'
-export { arrivals, fillerWords, promptText, traceTimes, type ArrivalOptions } from './load/jobs.js'
+export { arrivals, traceTimes, type ArrivalOptions } from './load/jobs.js'
 export * from './load/load-options.js'
 export * from './load/reach-target.js'
 export * from './load/run-load.js'
@@ -46,6 +46,7 @@ export {
 export * from './statistics/random.js'
 export * from './tune/candidates.js'
 export * from './tune/winner.js'
+export * from './workload/prompt-text.js'
 export {
   charactersPerToken,
   fitDataset,
