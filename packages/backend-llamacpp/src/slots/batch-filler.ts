@@ -84,7 +84,8 @@ export class BatchFiller {
   #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
     const { tile } = this.costs
     if (tile === Infinity) return batch
-    const inTiles = [...batch]
+    // A step without such a chunk copies nothing.
+    let inTiles: BatchItem[] | undefined
     let room: number | undefined
     for (const [index, item] of batch.entries()) {
       const missing = tile - item.tokens.length
@@ -94,9 +95,10 @@ export class BatchFiller {
       const whole = longer(item, tile)
       if (this.costs.of('chunk', [whole]) >= this.costs.of('chunk', [item])) continue
       room -= missing
+      inTiles ??= [...batch]
       inTiles[index] = whole
     }
-    return inTiles
+    return inTiles ?? batch
   }
 
   /**
