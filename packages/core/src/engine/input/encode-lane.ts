@@ -138,8 +138,11 @@ export class EncodeLane {
   ): Promise<(EncodedMedia | undefined)[]> {
     const prepared = await Promise.all(
       files.map(async (file) => {
-        const found = this.backend.media!.prepare(file, owner.scope)
-        return await found.catch((error: unknown) => unread(file, inField(file, error)))
+        try {
+          return await this.backend.media!.prepare(file, owner.scope)
+        } catch (error) {
+          return unread(file, inField(file, error))
+        }
       }),
     )
     owner.signal.throwIfAborted()

@@ -403,6 +403,18 @@ t.test('text before a file is computed while that is encoded, and no slot waits'
   t.same(leftovers(made), nothingLeft)
 })
 
+t.test(
+  'an encoder that throws at once, and not by its promise, is told of as others are',
+  async (t) => {
+    const { all, backend } = lane()
+    backend.media!.prepare = () => {
+      throw new Error('no such format')
+    }
+    const [answer] = await all(told(100, 'a cat'))
+    t.match(answer, { error: { message: /^messages\.0: .*no such format$/ }, events: [] })
+  },
+)
+
 t.test('a slot may come to have more than the text before a file', async (t) => {
   const { backend, clock, submit, run } = lane({ slots: 1 })
   const media = backend.media!
