@@ -130,7 +130,15 @@ function programOf(call: Pick<Call, 'header' | 'fields'>): string | undefined {
 const forecastHeader = 'x-cllm-forecast'
 
 /** A whole generation. */
-export type Collected = Awaited<ReturnType<typeof collect>>
+export interface Collected {
+  readonly text: string
+  readonly tokens: readonly TokenId[]
+  /** Log probabilities of the tokens, if requested. */
+  readonly logprobs: readonly TokenLogprobs[]
+  /** Log probabilities of the prompt, if requested. */
+  readonly promptLogprobs: readonly PromptTokenLogprobs[]
+  readonly end: EndEvent
+}
 
 /**
  * Waits for the end of a generation.
@@ -140,12 +148,10 @@ export type Collected = Awaited<ReturnType<typeof collect>>
 export async function collect(
   { events }: Pick<Generation, 'events'>,
   onText?: (text: string) => void,
-) {
+): Promise<Collected> {
   let text = ''
   const tokens: TokenId[] = []
-  /** Log probabilities of the tokens, if requested. */
   const logprobs: TokenLogprobs[] = []
-  /** Log probabilities of the prompt, if requested. */
   let promptLogprobs: readonly PromptTokenLogprobs[] = []
   let end: EndEvent | undefined
   for await (const event of events) {

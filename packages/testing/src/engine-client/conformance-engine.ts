@@ -4,6 +4,7 @@ import { type FromEngine, type ToEngine, type Channel, hostEngine } from '@cllm/
 import type {
   SchedulerPolicy,
   TokenId,
+  Engine,
   EngineClient,
   GenerateEvent,
   GenerateEvents,
@@ -32,14 +33,17 @@ class ConformanceBackend extends FakeBackend {
 }
 
 /** An engine with the policies that can be set while it runs. */
-export type ConformanceEngine = ReturnType<typeof createConformanceEngine>
+export interface ConformanceEngine {
+  readonly engine: Engine
+  readonly registry: PluginRegistry
+}
 
 /**
  * The engine that {@link testEngineClient} expects behind a client: two slots, a fake model, the
  * policies `first` (in force) and `second`. A step takes a turn of the event loop, and embedding an
  * input one for each of its tokens.
  */
-export function createConformanceEngine() {
+export function createConformanceEngine(): ConformanceEngine {
   const registry = new PluginRegistry()
   for (const name of ['first', 'second']) {
     registry.registerPolicy({ name, doc: 'A policy to set.', create: () => named(name) })
@@ -64,7 +68,11 @@ export function hostConformanceEngine(channel: Channel<FromEngine, ToEngine>): v
 }
 
 /** All that a stream had to say. */
-export type StreamContent = Awaited<ReturnType<typeof readAll>>
+export interface StreamContent {
+  readonly events: readonly GenerateEvent[]
+  readonly tokens: readonly TokenId[]
+  readonly error: CllmError | undefined
+}
 
 /** More tokens than any check waits for. */
 export const endless = 30_000
@@ -80,7 +88,7 @@ export const greedyRequest = (text: string, maxTokens: number): GenerateRequest 
 })
 
 /** Reads a stream to its end. Throws what is thrown and is no {@link CllmError}. */
-export async function readAll(stream: GenerateEvents) {
+export async function readAll(stream: GenerateEvents): Promise<StreamContent> {
   const events: GenerateEvent[] = []
   let error: CllmError | undefined
   try {

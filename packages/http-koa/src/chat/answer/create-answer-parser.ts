@@ -1,5 +1,5 @@
 import { objectText } from '../../fields/fields.js'
-import { collect, type Generation } from '../../request/generation.js'
+import { collect, type Collected, type Generation } from '../../request/generation.js'
 import type { ChatFormat, ToolDefinition } from '../format/chat-format.js'
 import type { AnswerParser, AnswerPart, ReadPart, ToolCall } from './answer-part.js'
 import { AnswerReader } from './answer-reader.js'
@@ -124,12 +124,21 @@ class CallParser implements AnswerParser {
 }
 
 /** A whole answer. Its tokens and log probabilities are those of all parts together. */
-export type CollectedAnswer = Awaited<ReturnType<typeof collectAnswer>>
+export interface CollectedAnswer extends Omit<Collected, 'text'> {
+  /** The parts in their order; consecutive texts are one part, and so is consecutive reasoning. */
+  readonly parts: readonly AnswerPart[]
+  readonly content: string
+  readonly reasoning: string
+  readonly calls: readonly ToolCall[]
+  readonly reasoningTokens: number
+}
 
 /** Waits for a whole answer and splits it into parts. */
-export async function collectAnswer(generation: Generation, form: AnswerForm) {
+export async function collectAnswer(
+  generation: Generation,
+  form: AnswerForm,
+): Promise<CollectedAnswer> {
   const parser = createAnswerParser(form)
-  /** In their order; consecutive texts are one part, and so is consecutive reasoning. */
   const parts: AnswerPart[] = []
   const take = (text?: string): void => {
     for (const part of text === undefined ? parser.end() : parser.push(text)) {
