@@ -59,13 +59,20 @@ export class RouteTable {
     return {
       routes: found.map(({ route, pattern }) => ({ route, params: paramsOf(pattern, path) })),
       methods: [...new Set(methods)],
-      access: found.length > 0 ? first.route.access : accessOfOthers(entries),
+      access: found.length > 0 ? accessOfAll(found) : accessOfOthers(entries),
       errors: first.errors,
     }
   }
 }
 
 const hasParameters = ({ path }: Pick<BoundRoute, 'path'>): boolean => /[:*]/.test(path)
+
+/** The access that suffices for each of these routes, as any but the last may leave the answer to the next. */
+function accessOfAll(entries: readonly Entry[]): Access {
+  const [only = 'admin', ...others] = new Set(entries.map(({ route: { access } }) => access))
+  if (others.length === 0) return only
+  return [only, ...others].every((each) => each === 'open' || each === 'user') ? 'user' : 'admin'
+}
 
 /** The access for a method that a path does not take: `user`, or `admin` if no route of the path is for users. */
 const accessOfOthers = (entries: readonly Entry[]): Access =>

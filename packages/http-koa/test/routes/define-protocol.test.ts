@@ -247,6 +247,29 @@ t.test('a protocol may let clients in, by keys that it looks up', async (t) => {
   await t.rejects(both, { code: 'plugin_invalid', message })
 })
 
+t.test(
+  'a route that leaves the answer to another one does not let in whom that refuses',
+  async (t) => {
+    const ann = { name: 'ann', tenant: 'a', role: 'user', hash: hashKey('secret') } as const
+    const leaving = { name: 'leaving', routes: [{ ...ping, handle: () => undefined }] }
+    for (const [access, guest, user] of [
+      ['open', 200, 200],
+      ['user', 401, 200],
+      ['metrics', 401, 403],
+      ['admin', 401, 403],
+    ] as const) {
+      const answering = { name: 'answering', routes: [{ ...ping, access }] }
+      const security = { keys: keyRing(() => [ann]) }
+      const protocols = [leaving, answering] as never
+      const server = await serve({ protocols, transport: { security } })
+      t.teardown(server.close)
+      t.equal((await server.get('/ping')).status, guest)
+      const headers = { authorization: 'Bearer secret' }
+      t.equal((await server.get('/ping', { headers })).status, user)
+    }
+  },
+)
+
 t.test('a protocol closes after the last answer; one that cannot is named', async (t) => {
   const registry = await registryWith(pinging({ close: throwing }))
   const [ping] = createKoaProtocols(registry, { names: ['ping'] })
