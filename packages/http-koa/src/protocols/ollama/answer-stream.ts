@@ -3,6 +3,7 @@ import type { EngineClient, Prompt, TokenId, TokenLogprobs } from '@cllm/core'
 import type { AnswerPart } from '../../chat/answer/answer-part.js'
 import { collectAnswer, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
 import type { AnswerForm, CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
+import { publicError } from '../../errors/error-body.js'
 import { planAnswer } from '../../chat/plan-answer.js'
 import { requestFor } from '../../request/build-request.js'
 import { type EndEvent, type GenerationEvent, startGeneration } from '../../request/generation.js'
@@ -161,9 +162,12 @@ export async function loadOrUnload(
   if (isUnloaded && !mayChangeServer()) {
     throw new CllmError('forbidden', 'keep_alive: unloading a model needs the key of an admin')
   }
-  // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
-  if (isUnloaded) void call.engines.unload(nameOfOllamaModel(call.engines, model))
-  else await client.info()
+  if (!isUnloaded) await client.info()
+  else {
+    // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
+    const unloading = call.engines.unload(nameOfOllamaModel(call.engines, model))
+    unloading.catch((error: unknown) => publicError(error, call.logger))
+  }
   const done_reason = isUnloaded ? 'unload' : 'load'
   return { ...chunkHead(call, model), ...empty, done: true, done_reason }
 }

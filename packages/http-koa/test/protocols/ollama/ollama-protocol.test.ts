@@ -149,6 +149,21 @@ testEach('generate and chat', async (t) => {
   t.match((await ask('/api/chat', { keep_alive: 0 })).json, { done_reason: 'unload' })
 })
 
+t.test(
+  'a model that cannot be unloaded is told in the log, as the answer is sent before',
+  async (t) => {
+    const unload = async () => await Promise.reject(new Error('no luck'))
+    const directory = (models: ClosableDirectory) => overriding(models, { unload })
+    const { ask, log } = await start(t, { directory })
+    t.match((await ask('/api/chat', { keep_alive: 0 })).json, { done_reason: 'unload' })
+    await until(() => log.some(({ level }) => level === 'error'))
+    t.match(
+      log.filter(({ level }) => level === 'error'),
+      [{ fields: { err: { message: 'no luck' } } }],
+    )
+  },
+)
+
 testEach('what Ollama has beside answers', async (t) => {
   const { ask, stream, post, id, backend } = await start(t)
   const served = await serve({ protocols: [ollamaProtocol()] })
