@@ -10,6 +10,11 @@ import { knownTemplate, type PromptEnd, promptEndOf } from './format/known-templ
 export interface Chat {
   readonly messages: readonly ChatMessage[]
   readonly tools: readonly ToolDefinition[]
+  /**
+   * Whether the answer may call them; default true. Otherwise templates show them nevertheless, so that the prompt begins
+   * like the conversation's other prompts, and its cached prefix is found.
+   */
+  readonly mayCall?: boolean | undefined
   /** Names of the strict tools, whose arguments must match their schemas. */
   readonly strict?: readonly string[] | undefined
   readonly template: ChatRenderOptions
@@ -31,13 +36,18 @@ export interface PreparedChat {
 
 /** Prepares a conversation: puts the tools into the prompt as the model's template expects them. */
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
-  const { tools, template, mostCalls, strict = [], preamble = client.preset } = chat
+  const { mayCall = true, template, mostCalls, strict = [], preamble = client.preset } = chat
+  const tools = mayCall ? chat.tools : []
   const info = await client.info()
   const given = shownMessages(chat.messages, info.model)
   const known = await knownTemplate(client, info)
   const { format, marks } = known
   const before = preamble === undefined ? given : withPreamble(preamble, given)
-  const { messages, variables: shown } = promptWithTools(before, tools, format)
+  const { messages, variables: shown } = promptWithTools(
+    before,
+    format.showsTools ? chat.tools : tools,
+    format,
+  )
   // the operator's setting, if the client has none
   const { reasoning } = info.model.details ?? {}
   const thinks = reasoning === undefined ? {} : thinkingVariables(reasoning)

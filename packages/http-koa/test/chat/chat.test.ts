@@ -7,7 +7,7 @@ import { JsonScanner, TaggedArguments } from '../../src/chat/answer/call/call-ar
 import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/known-formats.js'
 import { chatFormatOf, promptEnd } from '../../src/chat/format/known-templates.js'
-import { promptWithTools } from '../../src/chat/prepare-chat.js'
+import { prepareChat, promptWithTools } from '../../src/chat/prepare-chat.js'
 
 t.test('ids of calls are such as the templates of Mistral take', async (t) => {
   const call = { type: 'function', function: { name: 'add', arguments: {} } } as const
@@ -47,6 +47,26 @@ t.test('a client that leaves while its template is learnt takes no other one alo
   t.match(left, { status: 'rejected', reason: { code: 'cancelled' } })
   t.match(stayed, { status: 'fulfilled' })
 })
+
+t.test(
+  'tools that may not be called stay in the prompt, whose cached prefix is found so',
+  async (t) => {
+    const prepared = async (chatTemplate: string, mayCall?: boolean) => {
+      const info = { model: { details: { chatTemplate } } } as unknown as EngineInfo
+      const applyTemplate = async () => ({ text: '' })
+      const client = { info: async () => info, applyTemplate } as unknown as EngineClient
+      const tools = [{ type: 'function', function: { name: 'add' } }] as const
+      const messages = [{ role: 'user', content: 'a' }]
+      return await prepareChat(client, { messages, tools, mayCall, template: {} })
+    }
+    const [may, mayNot] = [await prepared('of tools'), await prepared('of tools', false)]
+    t.same(may.form.tools.length, 1)
+    t.same(mayNot.form.tools, [], 'what looks like a call is text')
+    t.same(mayNot.prompt, may.prompt)
+    const { messages } = (await prepared('of texts', false)).prompt
+    t.equal(messages.length, 1, 'a template without tools would be told how to call them')
+  },
+)
 
 t.test('a prompt whose template cannot leave out the thoughts gets empty ones', async (t) => {
   const thinking = { open: '<think>', close: '</think>' }

@@ -88,12 +88,12 @@ type MessageFields = z.output<typeof messageSchema>
 export async function toPrompt(fields: PromptFields, client: EngineClient): Promise<PreparedChat> {
   refused.check(fields)
   const { tools = [], tool_choice: choice, thinking } = fields
-  const offered = choice?.type === 'none' ? [] : tools
   const isAuto = choice === undefined || choice.type === 'auto'
   return await prepareChat(client, {
     messages: toChatMessages(fields.system, fields.messages),
-    tools: offered.map(toolOf),
-    strict: isAuto ? offered.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : [],
+    tools: tools.map(toolOf),
+    mayCall: choice?.type !== 'none',
+    strict: isAuto ? tools.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : [],
     template: {
       addGenerationPrompt: true,
       // An answer that the client has begun is continued.

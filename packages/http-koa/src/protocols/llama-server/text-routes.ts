@@ -123,10 +123,8 @@ async function chatPrompt(
 ) {
   const { prompt } = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
-    tools:
-      fields.tool_choice === 'none'
-        ? []
-        : functionsOfChat(fields.tools ?? [], call.logger).map(toTool),
+    tools: functionsOfChat(fields.tools ?? [], call.logger).map(toTool),
+    mayCall: fields.tool_choice !== 'none',
     template: {
       ...turnOptions(fields),
       variables: { ...thinkingVariables(fields.reasoning_effort), ...fields.chat_template_kwargs },

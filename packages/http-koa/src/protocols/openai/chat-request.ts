@@ -66,6 +66,7 @@ export async function toChatRequest(call: CallOf<typeof chatSchema>, defaults: P
   const prepared = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
     tools: offered?.tools ?? [],
+    mayCall: offered?.mayCall,
     strict: offered?.strict,
     template: {
       ...turnOptions(fields),

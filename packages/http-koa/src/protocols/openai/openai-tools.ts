@@ -198,10 +198,12 @@ export function offerTools(
   isParallel?: boolean,
 ) {
   const { offered, choice } = allowedTools(wish, functions)
-  const tools = choice === 'none' ? [] : offered.map(toTool)
+  const tools = offered.map(toTool)
   const strict = choice === 'auto' ? offered.filter((tool) => tool.strict === true) : []
   return {
     tools,
+    /** Whether calls are allowed. */
+    mayCall: choice !== 'none',
     /** The names of strict tools, without forced ones, which `tool_choice` constrains already. */
     strict: strict.map(({ name }) => name),
     /** The functions by the name that the model uses. */

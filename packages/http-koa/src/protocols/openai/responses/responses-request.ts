@@ -97,6 +97,7 @@ export async function toResponsesRequest(
   const chat = {
     messages: toMessages(fields.instructions ?? '', fields.input ?? [], logger, before),
     tools: offered.tools,
+    mayCall: offered.mayCall,
     strict: offered.strict,
     template: {
       variables: { ...thinkingVariables(fields.reasoning?.effort), ...fields.chat_template_kwargs },
