@@ -126,6 +126,8 @@ async function sendStream(
   const { streams, logger } = ctx.state.transport
   const caching = type === eventStream && { 'Cache-Control': 'no-cache' }
   const client = new ClientStream(ctx, { 'Content-Type': type, ...caching })
+  // its client has the whole answer, and would wait for the end before its connection's next one
+  if (ctx.method === 'HEAD') return client.end()
   if (session !== undefined) streams.accept(session, client)
   const writer = session ?? client
   try {

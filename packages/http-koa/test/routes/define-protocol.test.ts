@@ -20,7 +20,7 @@ import { encoded, Reply, StreamReply } from '@cllm/http-koa/protocol'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../each-client.js'
 import { serveDirectory } from '../serve-directory.js'
-import { serve, until } from '../serve.js'
+import { rawRequest, serve, until } from '../serve.js'
 import { messagesProtocol } from './messages-protocol.js'
 
 type Definitions = Parameters<PluginRegistry['registerProtocol']>[0][]
@@ -336,6 +336,16 @@ t.test('what a handler answers that is no JSON is told in the words of its proto
     const server = await serveNamed(t, await registryWith(pinging({}, { handle: () => answer })))
     t.equal(await (await server.get('/ping')).text(), text)
   }
+})
+
+t.test('a stream that is only asked for its head keeps no connection', async (t) => {
+  const handle = () => new StreamReply('text/plain', async () => await new Promise(() => {}))
+  const server = await serveNamed(t, await registryWith(pinging({}, { handle })))
+  const next = 'GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
+  const both = await rawRequest(server.port, `HEAD /ping HTTP/1.1\r\nHost: a\r\n\r\n${next}`)
+  t.teardown(() => both.socket.destroy())
+  await until(() => both.closed)
+  t.match(both.received, /^HTTP.1.1 200 OK\r\n[^]*text.plain[^]*"alive"/)
 })
 
 t.test('a stream whose encoder is not made is cut off, not ended', async (t) => {

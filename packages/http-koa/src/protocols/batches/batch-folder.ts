@@ -13,6 +13,8 @@ import type { BatchKind as Kind, BatchStore, LinePlace, Stored, PlacedLine } fro
 
 /** The size of the pieces in which a file is read. */
 const pieceBytes = 65_536
+/** The most records that are read at once, as each takes a file descriptor, and there may be thousands. */
+const filesAtOnce = 64
 const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
 
 /**
@@ -104,7 +106,7 @@ export class BatchFolder implements BatchStore {
     await this.#make()
     const names = await this.#checked(async () => await readdir(join(this.folder, kind)))
     const ids = names.flatMap((name) => (name.endsWith('.json') ? [name.slice(0, -5)] : []))
-    const each = ids.map(async (id) => {
+    const read = async (id: string) => {
       const reading = entryOf(this.#listed, id, async () => await this.get(kind, id))
       const kept = await reading.catch((error: Error) => {
         this.#listed.delete(id)
@@ -113,8 +115,11 @@ export class BatchFolder implements BatchStore {
       })
       if (kept && isUnderWay(kept.object as BatchObject)) this.#listed.delete(id)
       return kept
-    })
-    const all = await Promise.all(each)
+    }
+    const all: (Stored<Kind> | void)[] = []
+    for (let at = 0; at < ids.length; at += filesAtOnce) {
+      all.push(...(await Promise.all(ids.slice(at, at + filesAtOnce).map(read))))
+    }
     return newestFirst((all as Stored<K>[]).filter((kept) => kept !== undefined))
   }
 

@@ -372,6 +372,21 @@ t.test('a folder that is removed is told of', async (t) => {
   await t.rejects(folder.create({ object: fileOf(file) }, Buffer.from('a')), gone)
 })
 
+t.test('a list of thousands does not take all file descriptors', async (t) => {
+  let [open, most] = [0, 0]
+  class Counting extends BatchFolder {
+    override async get(...given: Parameters<BatchFolder['get']>): Promise<never> {
+      most = Math.max(most, ++open)
+      return (await super.get(...given).finally(() => open--)) as never
+    }
+  }
+  const folder = new Counting(t.testdir({}))
+  const ids = Array.from({ length: 200 }, () => newId('file-', systemRandom))
+  for (const id of ids) await folder.put('files', { object: fileOf(id) })
+  t.equal((await folder.list('files')).length, 200)
+  t.equal(most, 64)
+})
+
 t.test('a file that was listed is not read again', async (t) => {
   const path = t.testdir({})
   const folder = new BatchFolder(path)
