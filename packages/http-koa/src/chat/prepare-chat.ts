@@ -43,11 +43,8 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   const known = await knownTemplate(client, info)
   const { format, marks } = known
   const before = preamble === undefined ? given : withPreamble(preamble, given)
-  const { messages, variables: shown } = promptWithTools(
-    before,
-    format.showsTools ? chat.tools : tools,
-    format,
-  )
+  const inPrompt = format.showsTools ? chat.tools : tools
+  const { messages, variables: shown } = promptWithTools(before, inPrompt, format)
   // the operator's setting, if the client has none
   const { reasoning } = info.model.details ?? {}
   const thinks = reasoning === undefined ? {} : thinkingVariables(reasoning)

@@ -24,13 +24,11 @@ const keySchema = z.object({
   tokens_per_month: limit,
 })
 
-const newLimit = limit.nullable()
-
 /** The body of `PATCH /admin/keys/:name`. */
 const limitsSchema = z.object({
-  requests_per_minute: newLimit,
-  tokens_per_minute: newLimit,
-  tokens_per_month: newLimit,
+  requests_per_minute: limit.nullable(),
+  tokens_per_minute: limit.nullable(),
+  tokens_per_month: limit.nullable(),
 })
 
 /** The query of `DELETE /admin/keys`. */

@@ -29,8 +29,8 @@ export async function health(call: QueryCallOf<typeof healthQuery>, native: Nati
   const works = (part: Part): boolean =>
     found.length === 0
       ? part !== 'model_executor' || problem === undefined
-      : found.some((one) => one.works[part])
-  const components = componentsOf(works)
+      : found.some(({ working }) => working.includes(part))
+  const components = Object.fromEntries(parts.map((part) => [part, works(part)])) as Components
   const broken = parts.filter((part) => !components[part])
   const healthy = broken.length === 0
   const cause = problem?.message ?? `Not working: ${broken.join(', ')}`
@@ -75,9 +75,6 @@ const parts = ['scheduler', 'model_executor', 'tokenizer', 'request_queue'] as c
 type Part = (typeof parts)[number]
 type Components = Readonly<Record<Part, boolean>>
 
-const componentsOf = (works: (part: Part, index: number) => boolean): Components =>
-  Object.fromEntries(parts.map((part, index) => [part, works(part, index)])) as Components
-
 /** Sends a small query to every part of the engine. */
 async function probe(clock: Clock, client: EngineClient) {
   const asked = [client.getScheduler(), client.info(), client.tokenize('health')]
@@ -87,9 +84,9 @@ async function probe(clock: Clock, client: EngineClient) {
   ])
   const { waiting = 0, workers }: Partial<EngineStatistics> =
     queue.status === 'fulfilled' ? queue.value : {}
-  const works = [...others, queue].map(({ status }) => status === 'fulfilled')
+  const answers = [...others, queue]
   return {
-    works: componentsOf((_, index) => works[index]!),
+    working: parts.filter((_, index) => answers[index]!.status === 'fulfilled'),
     /** The number of waiting requests. */
     waiting,
     workers: workers?.list ?? [],

@@ -162,12 +162,10 @@ export async function loadOrUnload(
   if (isUnloaded && !mayChangeServer()) {
     throw new CllmError('forbidden', 'keep_alive: unloading a model needs the key of an admin')
   }
-  if (!isUnloaded) await client.info()
-  else {
-    // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
-    const unloading = call.engines.unload(nameOfOllamaModel(call.engines, model))
-    unloading.catch((error: unknown) => publicError(error, call.logger))
-  }
+  const failed = (error: unknown) => publicError(error, call.logger)
+  // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
+  if (isUnloaded) void call.engines.unload(nameOfOllamaModel(call.engines, model)).catch(failed)
+  else await client.info()
   const done_reason = isUnloaded ? 'unload' : 'load'
   return { ...chunkHead(call, model), ...empty, done: true, done_reason }
 }

@@ -4,7 +4,7 @@ import { text } from '../../fields/fields.js'
 import { collect, type GenerationEvent, startGeneration } from '../../request/generation.js'
 import { timingsOf, usageOf } from '../../request/usage.js'
 import { type CallOf, encoded, type Encoder, eventStream } from '../../routes/route.js'
-import { type OpenAiContext, secondsNow, openAiErrorBody } from './openai-answer.js'
+import { type OpenAiContext, secondsNow, chunkWriter } from './openai-answer.js'
 import { completionsSchema, toCompletionRequests } from './completions.js'
 
 /** The body of `POST /v1/fim/completions`: that of a text completion with one prompt and one answer. */
@@ -48,20 +48,19 @@ export async function fimCompletions(call: CallOf<typeof fimSchema>, openAi: Ope
 
 /** The chunks of Mistral's streams, of which the last one always has the usage. */
 function chunks(head: object, write: (text: string) => void): Encoder<GenerationEvent> {
-  const send = (delta: object, finish: string | null = null, more: object = {}) => {
-    const choices = [{ index: 0, delta, finish_reason: finish }]
-    const chunk = { ...head, object: 'chat.completion.chunk', choices, ...more }
-    write(`data: ${JSON.stringify(chunk)}\n\n`)
-  }
+  const { send, fail } = chunkWriter({ ...head, object: 'chat.completion.chunk' }, false, write)
+  const say = (delta: object, finish_reason: string | null = null, more = '') =>
+    send(JSON.stringify({ index: 0, delta, finish_reason }), more)
   return {
-    begin: () => send({ role: 'assistant', content: '' }),
+    begin: () => say({ role: 'assistant', content: '' }),
     push(event) {
       const { text: content } = event
       const isEnd = event.type === 'end'
-      if (isEnd) send({ content }, event.reason, { usage: usageOf([{ end: event }]) })
-      else if (content !== '') send({ content })
+      if (!isEnd && content !== '') say({ content })
+      if (isEnd)
+        say({ content }, event.reason, `,"usage":${JSON.stringify(usageOf([{ end: event }]))}`)
     },
     end: () => write('data: [DONE]\n\n'),
-    fail: (error) => write(`data: ${JSON.stringify(openAiErrorBody(error))}\n\n`),
+    fail,
   }
 }
