@@ -139,9 +139,9 @@ export class LlamaCppBackend implements Backend {
     return samplers.create(params, tokens, defined({ processors, constraint }))
   }
 
-  checkConstraint(constraint: OutputConstraint): void | Promise<void> {
+  checkConstraint(constraint: OutputConstraint, signal?: AbortSignal): void | Promise<void> {
     this.#checkOpen()
-    return this.parts.grammars.prepare(constraint)
+    return this.parts.grammars.prepare(constraint, signal)
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {

@@ -42,7 +42,7 @@ const limitsFor = ({ length }: string) => ({
  * request fails.
  * @param encode - returns the tokens of a name in the grammar
  * @param signal - ends the thread; the job fails with its reason
- * @throws CllmError `invalid_constraint`
+ * @throws CllmError `invalid_constraint`, and `backend_failed` if the thread cannot be started
  */
 export async function compileInThread(
   job: Omit<CompileJob, 'answers'>,
@@ -51,14 +51,11 @@ export async function compileInThread(
 ): Promise<CompiledRules> {
   const answers = new Int32Array(new SharedArrayBuffer(4))
   const workerData: CompileJob = { ...job, answers }
-  const worker = new Worker(new URL('./compile-worker.js', import.meta.url), {
-    workerData,
-    resourceLimits: limitsFor(job.constraint),
-  })
+  const worker = started(workerData)
   const end = (): void => void worker.terminate()
   signal.addEventListener('abort', end)
-  const died = (error: unknown) => ({
-    problem: refused('The constraint cannot be used', `compiling it failed: ${messageOf(error)}`),
+  const died = (reason: string) => ({
+    problem: refused('The constraint cannot be used', `compiling it failed: ${reason}`),
   })
   const reply = await new Promise<CompileReply>((resolve) => {
     worker.on('message', (message: CompileReply | TokenQuestion) => {
@@ -71,7 +68,10 @@ export async function compileInThread(
         resolve({ problem: CllmError.from(error).serialize() })
       }
     })
-    worker.once('error', (error) => resolve(died(error)))
+    worker.once('error', (error: NodeJS.ErrnoException) => {
+      const isTooLarge = error.code === 'ERR_WORKER_OUT_OF_MEMORY'
+      resolve(isTooLarge ? died(error.message) : { problem: unstarted(error) })
+    })
     worker.once('exit', () => resolve(died('its thread has ended')))
   })
   signal.removeEventListener('abort', end)
@@ -80,3 +80,25 @@ export async function compileInThread(
   if ('problem' in reply) throw CllmError.deserialize(reply.problem)
   return reply
 }
+
+function started(workerData: CompileJob): Worker {
+  const resourceLimits = limitsFor(workerData.constraint)
+  try {
+    return new Worker(new URL('./compile-worker.js', import.meta.url), {
+      workerData,
+      resourceLimits,
+    })
+  } catch (error) {
+    throw unstarted(error)
+  }
+}
+
+/** The error where the process has too little memory, or too many threads or open files, for one more. */
+const unstarted = (cause: unknown): CllmError =>
+  new CllmError(
+    'backend_failed',
+    `The constraint was not compiled: no thread could be started: ${messageOf(cause)}`,
+    {
+      cause,
+    },
+  )

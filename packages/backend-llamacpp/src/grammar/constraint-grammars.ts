@@ -68,27 +68,30 @@ export class ConstraintGrammars {
 
   /**
    * Compiles a constraint for later: at once, or in another thread if it takes more than a few milliseconds.
+   * @param signal - ends what the other thread does for it
    * @throws CllmError `invalid_constraint`
    */
-  prepare(constraint: OutputConstraint): void | Promise<void> {
+  prepare(constraint: OutputConstraint, signal?: AbortSignal): void | Promise<void> {
     const isKnown = this.#trie !== undefined || this.#tokens.size < manyTokens
-    return isKnown ? this.#prepare(constraint) : this.#prepareFirst(constraint)
+    return isKnown ? this.#prepare(constraint, signal) : this.#prepareFirst(constraint, signal)
   }
 
-  async #prepareFirst(constraint: OutputConstraint): Promise<void> {
+  async #prepareFirst(constraint: OutputConstraint, signal?: AbortSignal): Promise<void> {
     void this.#tokens.trie
     // oxlint-disable-next-line no-restricted-globals -- yields to the event loop; no time is measured
     await new Promise(setImmediate)
-    await this.#prepare(constraint)
+    await this.#prepare(constraint, signal)
   }
 
-  #prepare(constraint: OutputConstraint): void | Promise<void> {
+  #prepare(constraint: OutputConstraint, signal?: AbortSignal): void | Promise<void> {
     const text = textOf(constraint)
     try {
       this.#prepared.set(constraint, this.#of(constraint, text, littleWork))
     } catch (error) {
       if (!(error instanceof MoreWork)) throw error
-      const job = this.#done.then(async () => await this.#prepareElsewhere(constraint, text))
+      const { signal: closing } = this.#closing
+      const ended = signal === undefined ? closing : AbortSignal.any([closing, signal])
+      const job = this.#done.then(() => this.#prepareElsewhere(constraint, text, ended))
       this.#done = job.catch(() => {})
       return job
     }
@@ -110,8 +113,11 @@ export class ConstraintGrammars {
     return this.#keep(constraint, key, compileConstraint(constraint, this.#tokens, limits))
   }
 
-  async #prepareElsewhere(constraint: OutputConstraint, text: string): Promise<void> {
-    const { signal } = this.#closing
+  async #prepareElsewhere(
+    constraint: OutputConstraint,
+    text: string,
+    signal: AbortSignal,
+  ): Promise<void> {
     signal.throwIfAborted()
     const key = keyOf(text)
     let made = this.#known.get(key)

@@ -603,25 +603,75 @@ t.test('what is hopeless is refused at once', (t) => {
   t.end()
 })
 
-t.test('a thread that dies fails its own request only', async (t) => {
+/** What the next thread does, and the error that its request ends with. */
+const deaths: readonly (readonly [
+  begin: (file: URL, options: workers.WorkerOptions) => workers.Worker,
+  error: { readonly code: string; readonly message: RegExp },
+])[] = [
+  [
+    (file, options) => {
+      const worker = new workers.Worker(file, options)
+      void worker.terminate()
+      return worker
+    },
+    { code: 'invalid_constraint', message: /ended/ },
+  ],
+  [
+    (file, options) =>
+      new workers.Worker(file, { ...options, resourceLimits: { maxOldGenerationSizeMb: 2 } }),
+    { code: 'invalid_constraint', message: /memory limit/ },
+  ],
+  [
+    (file, options) => new workers.Worker(new URL('none.js', file), options),
+    { code: 'backend_failed', message: /no thread could be started: Cannot find/ },
+  ],
+  [
+    () => {
+      throw Object.assign(new Error('EAGAIN'), { code: 'ERR_WORKER_INIT_FAILED' })
+    },
+    { code: 'backend_failed', message: /no thread could be started: EAGAIN/ },
+  ],
+]
+
+t.test('a thread that dies, or cannot be started, fails its own request only', async (t) => {
   const { grammars } = compiling()
   t.teardown(async () => await grammars.close())
   const { Worker } = workers
-  workers.Worker = class extends Worker {
-    constructor(file: URL, options: workers.WorkerOptions) {
+  for (const [nth, [begin, error]] of deaths.entries()) {
+    workers.Worker = function (file: URL, options: workers.WorkerOptions) {
       workers.Worker = Worker
       syncBuiltinESMExports()
-      super(file, options)
-      void this.terminate()
-    }
+      return begin(file, options)
+    } as unknown as typeof Worker
+    syncBuiltinESMExports()
+    const [first, second] = [1, 2].map((more) =>
+      schemaOf({ enum: numbered(12_000 + 2 * nth + more) }),
+    )
+    const dies = Promise.resolve(grammars.prepare(first!))
+    const lives = grammars.prepare(second!)
+    await t.rejects(dies, error)
+    await lives
+    t.ok(grammars.of(second!))
   }
-  syncBuiltinESMExports()
-  const [first, second] = [1, 2].map((more) => schemaOf({ enum: numbered(12_000 + more) }))
-  const dies = Promise.resolve(grammars.prepare(first!))
-  const lives = grammars.prepare(second!)
-  await t.rejects(dies, { code: 'invalid_constraint', status: 400, message: /ended/ })
+})
+
+t.test('what nobody waits for any more ends, and the next one begins', async (t) => {
+  const { grammars } = compiling()
+  t.teardown(async () => await grammars.close())
+  const [first, second, third] = [1, 2, 3].map((more) =>
+    schemaOf({ enum: numbered(12_000 + more) }),
+  )
+  const [leaving, queued] = [new AbortController(), new AbortController()]
+  const ends = grammars.prepare(first!, leaving.signal)
+  const never = grammars.prepare(second!, queued.signal)
+  const lives = grammars.prepare(third!, new AbortController().signal)
+  await new Promise(setImmediate)
+  queued.abort(new Error('the second has left'))
+  leaving.abort(new Error('the first has left'))
+  await t.rejects(Promise.resolve(ends), { message: 'the first has left' })
+  await t.rejects(Promise.resolve(never), { message: 'the second has left' })
   await lives
-  t.ok(grammars.of(second!))
+  t.ok(grammars.of(third!))
 })
 
 t.test('what is under way in another thread ends with the grammars', async (t) => {

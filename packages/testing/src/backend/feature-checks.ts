@@ -119,17 +119,42 @@ export async function checkConstraints(driver: BackendDriver): Promise<void> {
     }
     assert(honoured > 0, 'it honours a constraint')
   })
+  await driver.check('a check of a constraint that is ended ends, and no other', async () => {
+    const [begun, before] = [new AbortController(), new AbortController()]
+    const gone = new CllmError('cancelled', 'its client has left')
+    before.abort(gone)
+    const ended = [begun, before].map(async ({ signal }, nth) => {
+      try {
+        await isRefused(driver, longOne(nth), signal)
+      } catch (error) {
+        assert.equal(error, gone, 'it rejects with the reason')
+      }
+    })
+    begun.abort(gone)
+    const refused = isRefused(driver, longOne(2), new AbortController().signal)
+    await Promise.all(ended)
+    const others = [await refused, await isRefused(driver, longOne(0))]
+    assert.equal(others[0], others[1], 'the same constraint can be checked again')
+  })
 }
+
+/** One that may take longer; it differs from the others. */
+const longOne = (nth: number): OutputConstraint => ({
+  type: 'json-schema',
+  schema: { enum: Array.from({ length: 2000 }, (_, value) => `${nth} ${value}`) },
+})
 
 /** Whether `checkConstraint` throws what it must throw then. */
 async function isRefused(
   { backend }: BackendDriver,
   constraint: OutputConstraint,
+  signal?: AbortSignal,
 ): Promise<boolean> {
   try {
-    await backend.checkConstraint?.(constraint)
+    await backend.checkConstraint?.(constraint, signal)
     return false
   } catch (error) {
+    if (signal?.aborted === true && error === signal.reason) throw error
     assert(CllmError.isInstance(error) && error.code === 'invalid_constraint', String(error))
     return true
   }

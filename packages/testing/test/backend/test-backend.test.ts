@@ -350,6 +350,11 @@ const broken: [string, RegExp, () => Backend][] = [
     /honours constraints .*is refused/s,
     () => Object.assign(new Broken(), { checkConstraint: () => {} }),
   ],
+  [
+    'ends the checks of others',
+    /that is ended ends, and no other: .*its client has left/s,
+    () => Object.assign(new Broken(), { checkConstraint: endOthers() }),
+  ],
   ['ignores samplers', /samplers of plug-ins see all logits/, () => withSamplers()],
   [
     'lists too few likely tokens',
@@ -457,6 +462,16 @@ const broken: [string, RegExp, () => Backend][] = [
 
 function refuseNonsense(constraint: OutputConstraint): void {
   if (/\(/.test(JSON.stringify(constraint))) throw new CllmError('invalid_constraint', 'nonsense')
+}
+
+function endOthers(): NonNullable<Backend['checkConstraint']> {
+  let left: AbortSignal | undefined
+  return async (constraint, signal) => {
+    refuseNonsense(constraint)
+    left ??= signal
+    await Promise.resolve()
+    left?.throwIfAborted()
+  }
 }
 
 function withSamplers(): Backend {

@@ -222,13 +222,13 @@ export interface Backend extends Learner {
   /**
    * Checks that a sampler can be made with this constraint, and prepares that: at once if it is quick, as steps wait
    * meanwhile, or with a promise. Left out by a backend without constraints.
+   * @param signal - aborted when nothing waits for the promise any more; it may then reject with the signal's reason
    * @throws CllmError `invalid_constraint` saying what cannot be honoured, and where
    */
-  checkConstraint?(constraint: OutputConstraint): void | Promise<void>
+  checkConstraint?(constraint: OutputConstraint, signal?: AbortSignal): void | Promise<void>
 
   /**
-   * One forward pass over the whole batch, then sampling. Never called while a step is running. When it rejects, no slot
-   * has changed.
+   * One forward pass over the whole batch, then sampling. Never called during a step. If it rejects, no slot has changed.
    */
   step(batch: readonly BatchItem[]): Promise<StepResult>
 

@@ -200,11 +200,13 @@ const constraintTypes = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json
 /**
  * Checks a constraint; returns a promise if the backend takes longer.
  *
+ * @param signal - aborted when the request has ended
  * @throws `invalid_request`, `unsupported`, or the backend's error
  */
 export function checkConstraint(
   constraint: OutputConstraint,
   backend: Backend,
+  signal: AbortSignal,
 ): Promise<void> | undefined {
   checkShape(constraint)
   if (backend.checkConstraint === undefined) {
@@ -214,7 +216,7 @@ export function checkConstraint(
     throw CllmError.from(error, 'backend_failed')
   }
   try {
-    return backend.checkConstraint(constraint)?.catch(fail)
+    return backend.checkConstraint(constraint, signal)?.catch(fail)
   } catch (error) {
     return fail(error)
   }

@@ -24,12 +24,19 @@ export type Processed = Sequence | CllmError
 interface Arrival {
   /** The error with which it was ended meanwhile. */
   error?: CllmError
-  /** Aborts the encoding of its images and sounds, if it has any. */
-  files?: AbortController
+  /** Aborts the check of its constraint and the encoding of its images and sounds, if it has any. */
+  ending?: AbortController
   /** Called when its id is free, or the request was ended. */
   proceed?: () => void
   /** Releases its hold on adapters; once it is queued, the queue keeps them in memory. */
   release?: () => void
+}
+
+/** Ends what is under way for a request that was ended or has failed. */
+function end(arrival: Arrival, error: CllmError): void {
+  arrival.error ??= error
+  arrival.proceed?.()
+  arrival.ending?.abort(arrival.error)
 }
 
 /** Turns requests into sequences: checks them, tokenizes their prompts, asks the admission. */
@@ -60,6 +67,12 @@ export class InputProcessor {
    * request that is about to leave. A later result must be taken with `settle`.
    */
   process(id: string, request: GenerateRequest): Processed | Promise<Processed> {
+    const arrival: Arrival = {}
+    const fail = (thrown: unknown): CllmError => {
+      const error = CllmError.from(thrown)
+      end(arrival, error)
+      return error
+    }
     try {
       if (!this.isOpen) throw takesNone()
       const previous = this.table.find(id)
@@ -68,12 +81,12 @@ export class InputProcessor {
         throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
       }
       const isTaken = previous !== undefined
-      const processed = isTaken ? this.#afterPrevious(id, request) : this.#read(id, request)
-      return processed instanceof Promise
-        ? processed.catch((error) => CllmError.from(error))
-        : processed
+      const processed = isTaken
+        ? this.#afterPrevious(id, request, arrival)
+        : this.#read(id, request, arrival)
+      return processed instanceof Promise ? processed.catch(fail) : processed
     } catch (error) {
-      return CllmError.from(error)
+      return fail(error)
     }
   }
 
@@ -89,9 +102,7 @@ export class InputProcessor {
   cancel(id: string, error: CllmError): boolean {
     const arrival = this.#arriving.get(id)
     if (arrival === undefined) return false
-    arrival.error ??= error
-    arrival.proceed?.()
-    arrival.files?.abort(arrival.error)
+    end(arrival, error)
     return true
   }
 
@@ -102,8 +113,7 @@ export class InputProcessor {
   }
 
   /** Waits until the previous request with the same id, which has ended, has left. */
-  async #afterPrevious(id: string, request: GenerateRequest): Promise<Processed> {
-    const arrival: Arrival = {}
+  async #afterPrevious(id: string, request: GenerateRequest, arrival: Arrival): Promise<Processed> {
     this.#arriving.set(id, arrival)
     const onFinished = (ended: Sequence) => void (ended.id === id && arrival.proceed?.())
     const leave = this.observers.add({ onFinished })
@@ -111,10 +121,10 @@ export class InputProcessor {
     leave()
     if (arrival.error !== undefined) throw arrival.error
     if (!this.isOpen) throw takesNone()
-    return await this.#read(id, request)
+    return await this.#read(id, request, arrival)
   }
 
-  #read(id: string, given: GenerateRequest): Sequence | Promise<Sequence> {
+  #read(id: string, given: GenerateRequest, arrival: Arrival): Sequence | Promise<Sequence> {
     const { context, kv, clock } = this
     const { continued, arrivedMsAgo = 0 } = given
     const now = clock.now()
@@ -125,7 +135,11 @@ export class InputProcessor {
     const stable = withStableBeginning(given.prompt, context.options.volatileLines)
     const request = stable.prompt === given.prompt ? given : { ...given, prompt: stable.prompt }
     const adapters = this.adapters.resolve(request.adapters)
-    const [complete, checked] = resolveRequest(id, request, context, { adapters, now: arrivedAt })
+    const [complete, check] = resolveRequest(id, request, context, { adapters, now: arrivedAt })
+    const isMixed = context.backend.media !== undefined && hasMedia(request.prompt)
+    const ending = isMixed || check !== undefined ? new AbortController() : undefined
+    if (ending !== undefined) arrival.ending = ending
+    const checked = check?.(ending!.signal)
     checked?.catch(() => {}) // a wrong prompt ends the request before
     const admit = (
       tokens: TokenId[],
@@ -137,7 +151,7 @@ export class InputProcessor {
       if (sequence.request.shift === undefined) checkLength(sequence.tokens, context)
       sequence.media = media
       sequence.encodeWait = waited
-      if (encoding !== undefined) sequence.encoding = { ...encoding, files: files! }
+      if (encoding !== undefined) sequence.encoding = { ...encoding, files: ending! }
       sequence.messages = stable.messages
       const waits = this.table.waiting.total >= kv.freeSlots
       if (waits || sequence.request.forecast) {
@@ -150,17 +164,16 @@ export class InputProcessor {
       if (isNew) synchronous(this.admission.check(sequence, now), 'check of the admission')
       return sequence
     }
-    const arrival: Arrival = this.#arriving.get(id) ?? {}
-    const isMixed = context.backend.media !== undefined && hasMedia(request.prompt)
-    const files = isMixed ? (arrival.files = new AbortController()) : undefined
     const ensureWanted = () => {
       if (arrival.error !== undefined) throw arrival.error
     }
-    const owner = files && context.ownerOf(id, request, arrivedAt, files.signal)
-    const prompt =
-      owner === undefined
-        ? resolvePrompt(request.prompt, context, ensureWanted)
-        : resolveMedia(request.prompt, context, owner)
+    const prompt = isMixed
+      ? resolveMedia(
+          request.prompt,
+          context,
+          context.ownerOf(id, request, arrivedAt, ending!.signal),
+        )
+      : resolvePrompt(request.prompt, context, ensureWanted)
     const isLate = prompt instanceof Promise || checked !== undefined
     if (isLate) this.#arriving.set(id, arrival)
     if (this.#arriving.has(id)) arrival.release = this.adapters.hold(adapters)
@@ -172,9 +185,9 @@ export class InputProcessor {
       return 'tokens' in read ? admit(read.tokens, read) : admit(read)
     })
     const { timeoutMs = context.options.requestTimeoutMs } = request
-    if ((files ?? checked) === undefined || timeoutMs === undefined) return late
+    if ((!isMixed && checked === undefined) || timeoutMs === undefined) return late
     // The time limit also holds while the request waits for the encoder, or for the check of its constraint.
-    const end = () => this.cancel(id, timedOut({ arrival: arrivedAt }, clock.now()))
-    return late.finally(clock.at(arrivedAt + timeoutMs, end))
+    const expire = () => end(arrival, timedOut({ arrival: arrivedAt }, clock.now()))
+    return late.finally(clock.at(arrivedAt + timeoutMs, expire))
   }
 }

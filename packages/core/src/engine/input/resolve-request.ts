@@ -60,18 +60,20 @@ export class InputContext implements MediaContext {
   }
 }
 
+type Check = (signal: AbortSignal) => Promise<void> | undefined
 type Complete = (prompt: readonly TokenId[], media?: readonly MediaSpan[]) => SequenceRequest
 
 /**
  * Checks all of a request but its prompt.
- * @returns a function that completes it with the prompt's tokens, and the check of its constraint if that takes longer
+ * @returns a function that completes it with the prompt's tokens, and the check of its constraint if it has one; its
+ *   result is a promise if it takes longer
  */
 export function resolveRequest(
   id: string,
   request: GenerateRequest,
   context: InputContext,
   { adapters, now }: { readonly adapters: RequestAdapters; readonly now: number },
-): [complete: Complete, checked: Promise<void> | undefined] {
+): [complete: Complete, check: Check | undefined] {
   const { backend, tokenizer, options } = context
   if (backend.capabilities.generates === false) {
     const why = `${backend.model.id} writes no text: it is a model for embeddings`
@@ -123,7 +125,7 @@ export function resolveRequest(
     }),
     stopMatcher: stop.length > 0 ? new StopMatcher([...stop]) : undefined,
   })
-  return [complete, constraint && checkConstraint(constraint, backend)]
+  return [complete, constraint && ((signal) => checkConstraint(constraint, backend, signal))]
 }
 
 function resolveSampling(

@@ -318,10 +318,14 @@ t.test('constraints are asked of the backend, which sees what was drawn under th
 })
 
 t.test('a constraint whose check takes longer keeps its own request waiting only', async (t) => {
-  const checks: { readonly resolve: () => void; readonly reject: (error: unknown) => void }[] = []
+  const checks: {
+    readonly resolve: () => void
+    readonly reject: (error: unknown) => void
+    readonly signal: AbortSignal
+  }[] = []
   class Slow extends WatchedBackend {
-    checkConstraint(): Promise<void> {
-      return new Promise((resolve, reject) => checks.push({ resolve, reject }))
+    checkConstraint(_: OutputConstraint, signal: AbortSignal): Promise<void> {
+      return new Promise((resolve, reject) => checks.push({ resolve, reject, signal }))
     }
   }
   const made = rig({ backend: (given) => new Slow(given) })
@@ -351,6 +355,11 @@ t.test('a constraint whose check takes longer keeps its own request waiting only
   t.match((await leaving).error, { code: 'cancelled' })
   const wrong = submit({ prompt: { text: '' } })
   t.match((await wrong).error, { code: 'invalid_request' })
+  const long = submit({ prompt: { text: 'a '.repeat(3000) } })
+  t.match((await long).error, { code: 'prompt_too_long' })
+  const ends = checks.map(({ signal }) => (signal.reason as CllmError | undefined)?.code)
+  t.same(ends.slice(2), ['timeout', 'cancelled', 'invalid_request', 'prompt_too_long'])
+  t.equal(ends[0], undefined)
   for (const { reject } of checks.slice(2)) reject(new Error('after the end'))
   await isDone(t, made)
 })
