@@ -31,11 +31,18 @@ function checkImage(file: Uint8Array): number {
     const message = `expected at most ${most} million pixels, got ${width} × ${height}`
     throw refused('image', message)
   }
+  if (type === 'webp' && isAnimated(file)) {
+    throw refused('image', 'expected a still image, got an animated WebP file')
+  }
   if (type === 'bmp' && isCutOff(file, width * height)) {
     throw refused('image', 'expected a whole BMP file, got the beginning of one')
   }
   return (width * height) / 1e6
 }
+
+/** Whether the extended header of a WebP file says that it has several frames, which its decoder does not read. */
+const isAnimated = (file: Uint8Array): boolean =>
+  Buffer.from(file.subarray(12, 16)).toString('latin1') === 'VP8X' && (file[20]! & 2) !== 0
 
 /** Whether a BMP file is truncated, as its decoder would fill the missing part with black. */
 function isCutOff({ buffer, byteOffset, length }: Uint8Array, pixels: number): boolean {

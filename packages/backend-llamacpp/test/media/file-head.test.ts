@@ -112,6 +112,16 @@ t.test('images are refused before a pixel is decoded', async (t) => {
   ] as const
   const picture = file('BM', [4, 78], [4, 0], [4, 54], ...head, ' '.repeat(24), ' '.repeat(24))
   t.equal(refused('image', picture), 8 / 1e6)
+  const webp = (flags: number): Buffer => {
+    const size = Buffer.from([19, 0, 0, 9, 0, 0]) // 20 x 10
+    return Buffer.concat([
+      Buffer.from('RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0'),
+      Buffer.from([flags, 0, 0, 0]),
+      size,
+    ])
+  }
+  t.equal(refused('image', webp(0x10)), 200 / 1e6)
+  t.match(refused('image', webp(0x12)), { code: 'invalid_media', message: /animated WebP/ })
   for (const bytes of [26, 29, 54, 77]) {
     t.match(refused('image', picture.subarray(0, bytes)), { message: /a whole BMP/ }, `${bytes}`)
   }
