@@ -94,12 +94,16 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await page.getByRole('link', { name: 'Close' }).click()
   await page.route('**/requests/waits', async (route) => {
     const timings = { ttft_ms: 2000, cached_tokens: 0, prompt_tokens: 4, generated_tokens: 0 }
-    const waited = { type: 'waited', at_ms: 0, until_ms: 2000, reasons: { slots: 2000 } }
-    const data = { state: 'queued', tenant: 'a', timings, timeline: [waited], sentences: [] }
+    const sentence = 'It waited 2.0 s: all slots were taken (2.0 s).'
+    const waited = { type: 'waited', at_ms: 0, until_ms: 2000, sentence }
+    const sentences = ['It differs from the previous call.', sentence]
+    const data = { state: 'queued', tenant: 'a', timings, timeline: [waited], sentences }
     await route.fulfill({ json: { data } })
   })
   await page.evaluate("location.hash = 'scheduler/waits'")
   await page.getByText('queued, tenant a: 0 of 4 prompt tokens cached').waitFor()
+  await page.getByText('It differs from the previous call.', { exact: true }).waitFor()
+  await page.getByRole('listitem').getByText('It waited 2.0 s: all slots').waitFor()
   await page.getByRole('link', { name: 'Close' }).click()
 
   const load = underLoad(url, 7)

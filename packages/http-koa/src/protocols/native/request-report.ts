@@ -19,6 +19,7 @@ export async function requestReport(call: Call): Promise<Answer> {
   const { id = '' } = call.params
   const report = await find(call.engines, id)
   const { usage, timings, timeline, forecast, parting, queuePosition, ...rest } = report
+  const told = timeline.map((entry) => sentenceOf(entry, usage))
   return {
     success: true,
     data: {
@@ -29,8 +30,10 @@ export async function requestReport(call: Call): Promise<Answer> {
         parting: parting && inSnakeCase(parting),
       }),
       timings: describeTimings(timings, usage),
-      timeline: timeline.map(inSnakeCase),
-      sentences: requestSentences(report),
+      timeline: timeline.map((entry, index) => {
+        return { ...inSnakeCase(entry), ...defined({ sentence: told[index] }) }
+      }),
+      sentences: [...parted(parting), ...told.filter((sentence) => sentence !== undefined)],
     },
   }
 }
@@ -72,44 +75,43 @@ export function describeTimings(timings: Timings, usage: Usage) {
   }
 }
 
-/** A request's history in sentences: why it waited, what was computed for it, and how it ended. */
-function requestSentences({ usage, timeline, parting }: RequestReport): string[] {
-  const { promptTokens, generatedTokens } = usage
-  const sentence = (entry: TimelineEntry): string | undefined => {
-    switch (entry.type) {
-      case 'queued':
-        return undefined
-      case 'waited': {
-        const [first, ...others] = Object.entries(entry.reasons)
-          .toSorted(([, a], [, b]) => b - a)
-          .map(([reason, ms]) => `${waitWords[reason as WaitReason]} (${duration(ms)})`)
-        const more = others.length === 0 ? '' : `, then ${others.join(', ')}`
-        const why = first === undefined ? '' : `: ${first}${more}`
-        return `It waited ${duration(entry.untilMs - entry.atMs)}${why}.`
-      }
-      case 'admitted': {
-        const { cachedTokens, cache, slot } = entry
-        return `${at(entry)} it got slot ${slot}, with ${cached(cachedTokens, promptTokens, cache)}.`
-      }
-      case 'prefill': {
-        const steps = count(entry.chunks, 'step')
-        const ms = duration(entry.untilMs - entry.atMs)
-        return `${count(entry.tokens, 'prompt token')} took ${ms} in ${steps}.`
-      }
-      case 'paused':
-        return `${at(entry)} it stood still for ${duration(entry.untilMs - entry.atMs)}: ${count(entry.steps, 'step')} went by without it.`
-      case 'preempted':
-        return `${at(entry)} it lost its slot to another request, and waited again.`
-      case 'first_token':
-        return `Its first token came after ${duration(entry.atMs)}.`
-      case 'end': {
-        const { reason, message } = entry
-        const end = message === undefined ? reason : `${reason}: ${message.replace(/\.$/, '')}`
-        return `${at(entry)} it ended with ${count(generatedTokens, 'token')} (${end}).`
-      }
+/** An event of a request's history as a sentence: why it waited, what was computed for it, or how it ended. */
+function sentenceOf(
+  entry: TimelineEntry,
+  { promptTokens, generatedTokens }: Usage,
+): string | undefined {
+  switch (entry.type) {
+    case 'queued':
+      return undefined
+    case 'waited': {
+      const [first, ...others] = Object.entries(entry.reasons)
+        .toSorted(([, a], [, b]) => b - a)
+        .map(([reason, ms]) => `${waitWords[reason as WaitReason]} (${duration(ms)})`)
+      const more = others.length === 0 ? '' : `, then ${others.join(', ')}`
+      const why = first === undefined ? '' : `: ${first}${more}`
+      return `It waited ${duration(entry.untilMs - entry.atMs)}${why}.`
+    }
+    case 'admitted': {
+      const { cachedTokens, cache, slot } = entry
+      return `${at(entry)} it got slot ${slot}, with ${cached(cachedTokens, promptTokens, cache)}.`
+    }
+    case 'prefill': {
+      const steps = count(entry.chunks, 'step')
+      const ms = duration(entry.untilMs - entry.atMs)
+      return `${count(entry.tokens, 'prompt token')} took ${ms} in ${steps}.`
+    }
+    case 'paused':
+      return `${at(entry)} it stood still for ${duration(entry.untilMs - entry.atMs)}: ${count(entry.steps, 'step')} went by without it.`
+    case 'preempted':
+      return `${at(entry)} it lost its slot to another request, and waited again.`
+    case 'first_token':
+      return `Its first token came after ${duration(entry.atMs)}.`
+    case 'end': {
+      const { reason, message } = entry
+      const end = message === undefined ? reason : `${reason}: ${message.replace(/\.$/, '')}`
+      return `${at(entry)} it ended with ${count(generatedTokens, 'token')} (${end}).`
     }
   }
-  return [...parted(parting), ...timeline.flatMap((entry) => sentence(entry) ?? [])]
 }
 
 const callsBefore: Readonly<Record<PromptParting['by'], string>> = {

@@ -173,6 +173,8 @@ testEach('"timings", X-Request-Id and GET /requests/{id}', async (t) => {
     { type: 'first_token', at_ms: 10 },
     { type: 'end', reason: 'stop' },
   ])
+  const told = (data.timeline as { sentence?: string }[]).map(({ sentence }) => sentence)
+  t.same(told, [undefined, ...(data.sentences as string[])], 'each event has its own')
   t.match(data.sentences, [
     'After 0 ms it got slot 0, with 0 of 5 prompt tokens computed before.',
     '5 prompt tokens took 10 ms in 1 step.',

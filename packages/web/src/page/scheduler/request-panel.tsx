@@ -5,6 +5,8 @@ interface Entry {
   readonly type: string
   readonly at_ms: number
   readonly until_ms?: number
+  /** Absent where it is queued. */
+  readonly sentence?: string
 }
 
 interface Report {
@@ -12,9 +14,7 @@ interface Report {
   readonly tenant: string
   readonly timings: Readonly<Record<string, number>>
   readonly timeline: readonly Entry[]
-  /** Where the prompt departs from the call before, which the first two sentences explain. */
-  readonly parting?: object
-  /** The others explain an entry of the timeline each, except that it is queued. */
+  /** Those of the timeline, after those on where the prompt departs from the call before. */
   readonly sentences: readonly string[]
 }
 
@@ -51,8 +51,9 @@ export function RequestPanel({ id }: { readonly id: string }) {
 }
 
 function Timeline({ report }: { readonly report: Report }) {
-  const { timings, timeline, state, tenant, parting, sentences } = report
-  const told = sentences.slice(parting === undefined ? 0 : 2).values()
+  const { timings, timeline, state, tenant, sentences } = report
+  const told = new Set(timeline.map(({ sentence }) => sentence))
+  const parting = sentences.filter((sentence) => !told.has(sentence))
   const hasBegun = timeline.some(({ type }) => type === 'first_token')
   const total = Math.max(1, ...timeline.map(({ at_ms, until_ms = at_ms }) => until_ms))
   return (
@@ -63,7 +64,7 @@ function Timeline({ report }: { readonly report: Report }) {
         {timings['cached_tokens']} of {timings['prompt_tokens']} prompt tokens cached,{' '}
         {timings['generated_tokens']} generated
       </p>
-      {parting !== undefined && <p class="hint">{sentences.slice(0, 2).join(' ')}</p>}
+      {parting.length > 0 && <p class="hint">{parting.join(' ')}</p>}
       <ol class="timeline">
         {timeline.map((entry, index) => {
           // The answer lasts from its first token to the end.
@@ -72,7 +73,7 @@ function Timeline({ report }: { readonly report: Report }) {
           return (
             <li key={index}>
               <span class="when">{formatMs(at)}</span>
-              <span>{entry.type === 'queued' ? 'queued' : told.next().value}</span>
+              <span>{entry.sentence ?? entry.type}</span>
               <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
                 <rect
                   class={barOf(entry.type)}
