@@ -14,8 +14,7 @@ export const nodeArguments = [...process.execArgv]
 const coversNothing = process.env._TAPJS_PROCESSINFO_COVERAGE_ !== '1'
 
 if (isMainThread) {
-  const isSuite = process.argv[1]?.endsWith('.suite.mjs')
-  register(import.meta.url, { data: { isSuite } })
+  register(import.meta.url)
   // Nothing else compiles TypeScript here, nor in what a test forks.
   delete process.env.TAP_TYPE_STRIP_ONLY
   process.execArgv = ['--enable-source-maps', `--import=${import.meta.url}`]
@@ -57,10 +56,7 @@ const replace = (library, file, pattern) =>
 const ourTests = /\/(packages|examples)\/(.*\/)?test\/|\/\.tap\/fixtures\//
 replace('fast-check', 'fast-check.mjs', ourTests)
 replace('async-hook-domain', 'domain.mjs', /\/@tapjs\/core\//)
-
-export function initialize({ isSuite }) {
-  if (isSuite) replace('tap', 'suite.mjs', ourTests)
-}
+replace('tap', 'suite.mjs', ourTests)
 
 export async function resolve(specifier, context, next) {
   const { parentURL } = context

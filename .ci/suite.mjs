@@ -5,8 +5,8 @@
 //   // alone: why     it gets a process of its own, as it ends it or changes what all files share
 //   // slow: why      it runs in `pnpm test:all` only, and when it is named: `npx tap run <file>`
 //
-// In these files `import t from 'tap'` is the test of their own file (`load-tests.mjs` sees to it), so that what they do
-// at their top (tear-downs, plans) is theirs, and a file that hangs or fails is named.
+// In test files `import t from 'tap'` is the test of their own file (`load-tests.mjs` sees to it), also where one runs
+// alone, so that what they do at their top (tear-downs, plans) is theirs, and a file that hangs or fails is named.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -23,6 +23,7 @@ let testOfFile = t
 
 // tap removes a test's folder before the tear-downs that were registered after it was made, such as a server's that
 // writes into it, unless there was one before.
+t.teardown(() => {})
 t.beforeEach((t) => t.teardown(() => {}))
 
 /** What `import t from 'tap'` is for the file that runs, and for what it imports. */

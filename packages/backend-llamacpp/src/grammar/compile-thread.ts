@@ -94,11 +94,7 @@ function started(workerData: CompileJob): Worker {
 }
 
 /** The error where the process has too little memory, or too many threads or open files, for one more. */
-const unstarted = (cause: unknown): CllmError =>
-  new CllmError(
-    'backend_failed',
-    `The constraint was not compiled: no thread could be started: ${messageOf(cause)}`,
-    {
-      cause,
-    },
-  )
+const unstarted = (cause: unknown): CllmError => {
+  const why = `no thread could be started: ${messageOf(cause)}`
+  return new CllmError('backend_failed', `The constraint was not compiled: ${why}`, { cause })
+}

@@ -55,10 +55,10 @@ function chunks(head: object, write: (text: string) => void): Encoder<Generation
     begin: () => say({ role: 'assistant', content: '' }),
     push(event) {
       const { text: content } = event
-      const isEnd = event.type === 'end'
-      if (!isEnd && content !== '') say({ content })
-      if (isEnd)
-        say({ content }, event.reason, `,"usage":${JSON.stringify(usageOf([{ end: event }]))}`)
+      if (event.type === 'end') {
+        const usage = JSON.stringify(usageOf([{ end: event }]))
+        say({ content }, event.reason, `,"usage":${usage}`)
+      } else if (content !== '') say({ content })
     },
     end: () => write('data: [DONE]\n\n'),
     fail,
