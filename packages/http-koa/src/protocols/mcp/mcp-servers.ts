@@ -1,5 +1,5 @@
 import { CllmError, defined, ownEntry } from '@cllm/core'
-import type { Client } from '@modelcontextprotocol/client'
+import type { Client, jsonSchemaValidator } from '@modelcontextprotocol/client'
 import { z } from 'zod'
 import { expectedField } from '../../request/refusals.js'
 
@@ -51,6 +51,10 @@ const lostSession: ReadonlySet<number> = new Set([400, 404])
 
 /** A result that is longer is cut: models would have to read it. */
 const mostResult = 100_000
+/** Characters of a server's error that are told. */
+const mostProblem = 1000
+/** An answer with more bytes is refused, as reading it would hold up all requests; also the SDK's limit for programs. */
+const mostAnswer = 10 * 2 ** 20
 
 /**
  * The servers of tools that the configuration names. Each is started, or connected to, when it is first asked for, and
@@ -121,12 +125,14 @@ export class McpServers {
       const { code, message, status } = cause as Error & { code?: unknown; status?: number }
       // Wrong parameters: the server is well.
       if (code === -32_602)
-        throw new CllmError('invalid_request', `${server}: ${message}`, { cause })
+        throw new CllmError('invalid_request', `${server}: ${message.slice(0, mostProblem)}`, {
+          cause,
+        })
       if (status !== undefined && lostSession.has(status)) {
         this.#forget(server, connected)
         void connected.then(async (client) => await client.close()).catch(() => {})
       }
-      const what = `The MCP server ${server} failed: ${message}`
+      const what = `The MCP server ${server} failed: ${message.slice(0, mostProblem)}`
       throw new CllmError('backend_failed', what, { cause })
     }
   }
@@ -149,7 +155,10 @@ export class McpServers {
 
   async #connect(options: McpServerOptions, onClose: () => void): Promise<Client> {
     const sdk = await import('@modelcontextprotocol/client')
-    const client = new sdk.Client({ name: 'cllm', version: '1' })
+    const client = new sdk.Client(
+      { name: 'cllm', version: '1' },
+      { jsonSchemaValidator: unchecked },
+    )
     const { signal } = this.#closing
     // oxlint-disable-next-line unicorn/prefer-add-event-listener -- it is no EventTarget
     client.onclose = onClose
@@ -159,7 +168,7 @@ export class McpServers {
     try {
       if ('url' in options) {
         const { url, headers } = options
-        const more = defined({ requestInit: headers && { headers } })
+        const more = { fetch: fetchLimited, ...defined({ requestInit: headers && { headers } }) }
         await client.connect(new sdk.StreamableHTTPClientTransport(new URL(url), more), { signal })
       } else {
         const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio')
@@ -171,6 +180,25 @@ export class McpServers {
     }
     return client
   }
+}
+
+/** Results are only passed on, and a pattern of a tool's `outputSchema` could hold up the process for ever. */
+const unchecked: jsonSchemaValidator = {
+  getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
+}
+
+/** As `fetch`; an answer of more than {@link mostAnswer} fails. */
+const fetchLimited: typeof fetch = async (...given) => {
+  const response = await fetch(...given)
+  let bytes = 0
+  const limit = new TransformStream<Uint8Array, Uint8Array>({
+    transform(part, out) {
+      bytes += part.length
+      if (bytes > mostAnswer) throw new Error(`an answer of more than ${mostAnswer} bytes`)
+      out.enqueue(part)
+    },
+  })
+  return new Response(response.body?.pipeThrough(limit) ?? null, response)
 }
 
 /**

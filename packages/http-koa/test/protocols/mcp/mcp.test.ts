@@ -126,6 +126,60 @@ t.test('a server over HTTP that was started again is connected to anew', async (
   t.equal(sessions.length, 2, 'nothing is connected to after the end')
 })
 
+/** A server over HTTP that answers each method with this, or with the error of JSON-RPC that `fails` names. */
+async function raw(t: Test, answers: Readonly<Record<string, (name: string) => object>>) {
+  const serverInfo = { name: 'raw', version: '1' }
+  const first = { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo }
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const asked = request.method === 'POST' ? await text(request) : '{}'
+    const {
+      id,
+      method = '',
+      params,
+    } = JSON.parse(asked) as {
+      id?: number
+      method?: string
+      params?: { name?: string }
+    }
+    if (id === undefined)
+      return void response.writeHead(request.method === 'POST' ? 202 : 405).end()
+    const missing = () => ({ error: { code: -32_601, message: 'there is no such method' } })
+    const known = method === 'initialize' ? () => ({ result: first }) : answers[method]
+    response.setHeader('Content-Type', 'application/json')
+    response.end(JSON.stringify({ jsonrpc: '2.0', id, ...(known ?? missing)(params?.name ?? '') }))
+  }
+  const server = createServer((request, response) => void answer(request, response))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close().closeAllConnections())
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/` }
+}
+
+t.test('what a server says holds nothing up', async (t) => {
+  // A pattern that takes minutes for a text of 40 letters.
+  const word = { type: 'string', pattern: '^(a+)+$' }
+  const outputSchema = { type: 'object', properties: { word } }
+  const inputSchema = { type: 'object' }
+  const structuredContent = { word: `${'a'.repeat(24)}!` }
+  const call = (name: string): object => {
+    if (name === 'fails') return { error: { code: -32_000, message: 'x'.repeat(1e6) } }
+    const content = name === 'long' ? [{ type: 'text', text: 'x'.repeat(11 * 2 ** 20) }] : []
+    return { result: { content, structuredContent } }
+  }
+  const list = () => ({ result: { tools: [{ name: 'slow', inputSchema, outputSchema }] } })
+  const servers = new McpServers({ raw: await raw(t, { 'tools/list': list, 'tools/call': call }) })
+  t.teardown(async () => await servers.close())
+  const { signal } = new AbortController()
+  t.equal((await servers.tools('raw')).length, 1)
+  const { content } = await servers.call('raw__slow', {}, signal)
+  t.same(JSON.parse(content), structuredContent, 'its own schema is not tried on it')
+  const long = servers.call('raw__long', {}, signal)
+  await t.rejects(long, { code: 'backend_failed', message: /more than 10485760 bytes/ })
+  const failed = await servers.call('raw__fails', {}, signal).catch((error: unknown) => error)
+  t.match(failed, { code: 'backend_failed', message: /^The MCP server raw failed: .{0,1000}$/ })
+  t.same(JSON.parse((await servers.call('raw__slow', {}, signal)).content), structuredContent)
+})
+
 t.test('the routes: only with servers in the configuration', async (t) => {
   t.same(mcp.create({ servers: {} }, new Services()).routes, undefined)
   const missing = { command: 'no-such-program' }
