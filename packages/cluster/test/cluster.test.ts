@@ -49,6 +49,7 @@ import { connectTo, refusalOf } from '../src/bus/redis-client.js'
 type Connect = () => Promise<ClusterBus>
 
 const page = readFileSync(new URL('../../../docs/cluster.md', import.meta.url), 'utf8')
+const users = readFileSync(new URL('../../../deploy/redis/users.acl', import.meta.url), 'utf8')
 
 let count = 0
 
@@ -553,14 +554,13 @@ async function tlsAndUsers(t: Test): Promise<void> {
   const folder = t.testdir({})
   const tls = selfSigned(folder)
   if (tls === undefined) return void t.pass('there is no openssl')
-  const users = readFileSync(new URL('../../../deploy/redis/users.acl', import.meta.url), 'utf8')
   const aclfile = join(folder, 'users.acl')
   writeFileSync(aclfile, users)
   const server = await RedisServer.startWithTls(tls, '--aclfile', aclfile)
   t.teardown(async () => await server.kill())
   await t.rejects(RedisBus.connect({ url: server.urlFor('front', 'FRONT') }), {
     code: 'cluster_unavailable',
-    message: /self-signed certificate \(--cluster-ca must name/,
+    message: /self-signed certificate.*\(--cluster-ca must name/,
   })
   const ca = readFileSync(tls.cert, 'utf8')
   const as = async (user: string) =>
@@ -696,6 +696,10 @@ async function fullServer(t: Test): Promise<void> {
   const asked = { prompt: { text: 'x' }, maxTokens: 60, sampling: { ignoreEos: true } }
   const limit = async (bytes: string) =>
     await settings.sendCommand(['CONFIG', 'SET', 'maxmemory', bytes])
+  const keeping = { limitBytes: 1e6, maxAgeMs: 600_000 }
+  const states = new RedisStates(here, 'responses', keeping, silentLogger)
+  const head = { key: 'of a test', scope: 'a', partial: false, tokens: [] }
+  const state = await states.write(head, Buffer.from('a'))
   const stream = (async () => {
     for await (const { type } of client.submit(asked)) {
       if (type !== 'token' || ++count !== 3) continue
@@ -707,6 +711,9 @@ async function fullServer(t: Test): Promise<void> {
   // A log leaves out what is called a refusal, as models' are.
   t.match(await told, /"reason":"OOM .*it has no memory left/)
   t.equal(there.isReachable, false, 'what is silent meanwhile is not dead')
+  t.equal(await states.write({ ...head, scope: 'b' }, Buffer.from('b')), undefined)
+  await states.remove(state!)
+  t.equal(await states.find(head), undefined, 'what is removed makes room')
   await limit('0')
   await stream
   t.equal(count, 60)
@@ -1050,6 +1057,21 @@ t.test(
 
 t.test('a server for strangers', { skip: missing ?? false }, async (t) => {
   await t.test('a full one takes envelopes again when it has room', fullServer)
+  await t.test('what it keeps outlives it with the users of deploy/redis', async (t) => {
+    const folder = t.testdir({ 'users.acl': users })
+    const files = ['--aclfile', join(folder, 'users.acl'), '--dir', folder, '--appendonly', 'yes']
+    const server = await RedisServer.start(...files, '--appendfsync', 'always')
+    t.teardown(async () => await server.kill())
+    const bus = await RedisBus.connect({ url: server.urlFor('front', 'FRONT') })
+    t.teardown(async () => await bus.close())
+    const keeping = { limitBytes: 1e6, maxAgeMs: 600_000 }
+    const states = new RedisStates(bus, 'responses', keeping, silentLogger)
+    const head = { key: 'of a test', scope: 'a', partial: false, tokens: [] }
+    await states.write(head, Buffer.from('a'))
+    await server.kill()
+    await server.restart()
+    t.same((await states.find(head))?.data, Buffer.from('a'), 'transactions are loaded, too')
+  })
   await t.test('one that can be no cluster is told at the start', async (t) => {
     await testRefusing(t, /OOM .*no memory left/, '--maxmemory', '1')
     await testRefusing(t, /unknown command.*Redis 6.2 or later/s, '--rename-command', 'XADD', '')
