@@ -31,9 +31,10 @@ export async function conversations(t: Test, { page }: Visit): Promise<void> {
   await entry('Tabs').waitFor({ state: 'detached' })
   await page.getByLabel('Import a conversation').setInputFiles(path)
   await entry('Tabs').waitFor()
+  await page.getByText('1 conversation imported', { exact: true }).waitFor()
   const wrong = { name: 'a.json', mimeType: 'application/json', buffer: Buffer.from('{"id":1}') }
   await page.getByLabel('Import a conversation').setInputFiles(wrong)
-  await page.getByText('a.json: not a conversation').waitFor()
+  await page.getByText('Nothing imported; a.json: not a conversation').waitFor()
   await list.getByRole('button', { name: 'Search' }).click()
 }
 

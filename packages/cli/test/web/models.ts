@@ -201,6 +201,13 @@ export async function keepsFocus(t: Test, { page }: Visit): Promise<void> {
   await focused('.bar [aria-label=Menu]')
   await page.keyboard.press('Control+z')
   await undo.waitFor({ state: 'detached' })
+  await page.getByText(/^“Tell me a short story.*” is back$/).waitFor()
+  await page.keyboard.press('Control+Shift+z')
+  await undo.waitFor()
+  await page.keyboard.press('Control+Shift+z')
+  t.ok(await undo.isVisible(), 'there is nothing to do again')
+  await page.keyboard.press('Control+z')
+  await undo.waitFor({ state: 'detached' })
   await page.setViewportSize(size)
   await page.getByRole('button', { name: 'Tell me a short story', exact: false }).first().waitFor()
 }

@@ -107,13 +107,16 @@ export function App() {
 const openPanel = '[popover=auto]:popover-open'
 const panelWithoutFocus = `${openPanel}:not(:focus-within)`
 
-/** Escape stops answers, Ctrl+K begins a new chat, Ctrl+Z undoes a deletion. */
+/** Escape stops answers, Ctrl+K begins a new chat, Ctrl+Z undoes a deletion, and Ctrl+Shift+Z deletes again. */
 function useKeys({ isBusy, stop, notice }: Chat, startNew: () => void): void {
   useEffect(() => {
     const press = (event: KeyboardEvent): void => {
       const key = event.key.toLowerCase()
       const { value: typed } = event.target as Partial<HTMLInputElement>
-      if (key === 'z' && (event.ctrlKey || event.metaKey) && !typed) notice?.undo?.()
+      if (key === 'z' && (event.ctrlKey || event.metaKey) && !typed) {
+        if (event.shiftKey) notice?.redo?.()
+        else notice?.undo?.()
+      }
       const isNew = (event.ctrlKey || event.metaKey) && (event.shiftKey ? key === 'o' : key === 'k')
       if (key === 'escape' && isBusy && document.querySelector(openPanel) === null) stop()
       if (!isNew) return

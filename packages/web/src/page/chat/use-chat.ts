@@ -30,14 +30,16 @@ async function mcpTools(server: Server, signal: AbortSignal): Promise<readonly M
   return data.map(({ name, description, parameters }) => ({ name, description, parameters }))
 }
 
-/** A message about the list of conversations, and the action that undoes the change. */
+/** A message about the list of conversations, and the actions that undo the change or make an undone one again. */
 export interface Notice {
   readonly text: string
   readonly undo?: () => void
+  readonly redo?: () => void
 }
 
-const noRoom =
-  'This browser has no room left: the conversation ends with this page, unless you export it or delete others.'
+const noRoom = 'This browser has no room left'
+const notKept = `${noRoom}: the conversation ends with this page, unless you export it or delete others.`
+const isFull = ({ name }: Error): boolean => name === 'QuotaExceededError'
 
 /** The chat: the conversation that is shown, the others, and what can be done with them. */
 export type Chat = ReturnType<typeof useChat>
@@ -79,9 +81,9 @@ export function useChat(
     setConversation(next)
   }
   const save = async (work: Promise<unknown>): Promise<void> => {
-    await work.catch(({ name }: Error) => {
+    await work.catch((error: Error) => {
       // Other errors are ignored: a private window may have no database at all.
-      if (name === 'QuotaExceededError') setNotice({ text: noRoom })
+      if (isFull(error)) setNotice({ text: notKept })
     })
     await refresh()
   }
@@ -144,6 +146,22 @@ export function useChat(
     tell({ parent, role: 'user', content, ...(files.length > 0 && { files }) })
   }
 
+  const remove = (other: Conversation): void => {
+    const before = current.current
+    const empty = emptyConversation(newId(), Date.now())
+    void forget(other.id).then(refresh)
+    if (other.id === before.id) show(empty)
+    // As it is stored then, as it may have got turns since.
+    const redo = (): void =>
+      void readConversation(other.id).then((kept) => kept !== undefined && remove(kept))
+    const undo = (): void => {
+      setNotice({ text: `“${other.title}” is back`, redo })
+      if (current.current === empty) show(before)
+      void save(keep(other))
+    }
+    setNotice({ text: `“${other.title}” is deleted`, undo })
+  }
+
   return {
     conversation,
     others,
@@ -187,28 +205,25 @@ export function useChat(
       if (other.id === current.current.id) show({ ...current.current, ...marks })
       void save(mark(other, marks))
     },
-    remove(other: Conversation): void {
-      const before = current.current
-      const empty = emptyConversation(newId(), Date.now())
-      void forget(other.id).then(refresh)
-      if (other.id === before.id) show(empty)
-      const undo = (): void => {
-        setNotice(undefined)
-        if (current.current === empty) show(before)
-        void save(keep(other))
-      }
-      setNotice({ text: `“${other.title}” is deleted`, undo })
-    },
-    /** Imports conversations from JSON files. */
+    remove,
+    /** Imports conversations from JSON files, and says how many were stored and what went wrong. */
     async take(files: readonly File[]): Promise<void> {
+      let count = 0
+      const problems: string[] = []
       for (const file of files) {
         try {
-          const all = parseConversations(await file.text())
-          await save(Promise.all(all.map(async (each) => await keep(each))))
+          for (const each of parseConversations(await file.text())) {
+            await keep(each)
+            count++
+          }
         } catch (error) {
-          setNotice({ text: `${file.name}: ${(error as Error).message}` })
+          const { message } = error as Error
+          problems.push(`${file.name}: ${isFull(error as Error) ? noRoom : message}`)
         }
       }
+      await refresh()
+      const imported = count > 0 && `${count} conversation${count === 1 ? '' : 's'} imported`
+      setNotice({ text: [imported || 'Nothing imported', ...problems].join('; ') })
     },
   }
 }
