@@ -194,7 +194,8 @@ t.test('a conversation that two tabs go on with has the turns of both', (t) => {
       ['d', 'new'],
     ],
   )
-  t.equal(united(undefined, shown, 'c'), shown)
+  t.equal(united(undefined, shown, ''), shown)
+  t.throws(() => united(undefined, shown, 'c'), /deleted while it was answered/)
   t.end()
 })
 

@@ -1,3 +1,4 @@
+import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { auditAll, type Visit, withSettings } from './browser.js'
 
@@ -102,12 +103,16 @@ export async function filesAndPairs(t: Test, { page }: Visit): Promise<void> {
 /** In the page: an answer that breaks off when it is told to, and a browser that has no room. */
 const breaks = `{
   const before = fetch
-  const start = (to) => {
-    to.enqueue(new TextEncoder().encode('data: {"choices":[{"delta":{"content":"* Half an answer\\\\n  * and a half"}}]}\\n\\n'))
-    globalThis.breakOff = () => to.error(new TypeError('network error'))
+  const half = 'data: {"choices":[{"delta":{"content":"* Half an answer\\\\n  * and a half"}}]}\\n\\n'
+  globalThis.fetch = async (url, call) => {
+    if (!String(url).includes('chat/completions')) return before(url, call)
+    const start = (to) => {
+      to.enqueue(new TextEncoder().encode(half))
+      globalThis.breakOff = () => to.error(new TypeError('network error'))
+      call.signal.addEventListener('abort', () => to.error(call.signal.reason))
+    }
+    return new Response(new ReadableStream({ start }))
   }
-  globalThis.fetch = async (url, call) =>
-    String(url).includes('chat/completions') ? new Response(new ReadableStream({ start })) : before(url, call)
 }`
 const isFull = `IDBObjectStore.prototype.put = () => {
   throw new DOMException('full', 'QuotaExceededError')
@@ -118,6 +123,55 @@ const denied = `for (const name of ['localStorage', 'sessionStorage', 'indexedDB
   const get = () => { throw new DOMException('denied', 'SecurityError') }
   Object.defineProperty(window, name, { get, configurable: true })
 }`
+
+/** In the page: the titles of what is stored, after all that was asked of the storage before. */
+const stored = `new Promise((resolve) => {
+  indexedDB.open('cllm-chat').onsuccess = ({ target }) => {
+    const all = target.result.transaction('conversations').objectStore('conversations').getAll()
+    all.onsuccess = () => resolve(all.result.map(({ title }) => title))
+  }
+})`
+
+/** A conversation that is deleted while it is answered ends its answer, and is not stored again by it. */
+export async function deletedEarly(t: Test, { page, url }: Visit): Promise<void> {
+  await page.reload()
+  await page.evaluate(breaks)
+  const undo = page.getByRole('button', { name: 'Undo' })
+  const start = async (question: string): Promise<void> => {
+    await page.keyboard.press('Control+k')
+    await page.getByLabel('Message', { exact: true }).fill(question)
+    await page.keyboard.press('Enter')
+    await page.getByText('Half an answer').waitFor()
+  }
+  const removeIn = async (tab: Page, title: string): Promise<void> => {
+    await tab.getByLabel(`More of ${title}`).click()
+    await tab.getByRole('button', { name: 'Delete', exact: true }).click()
+    await tab.getByText(`“${title}” is deleted`).waitFor()
+  }
+  const isStored = async (title: string) => (await page.evaluate<string[]>(stored)).includes(title)
+  await start('Deleted here?')
+  await removeIn(page, 'Deleted here?')
+  await page.getByText('What would you like to know?').waitFor()
+  t.notOk(await isStored('Deleted here?'))
+  await page.keyboard.press('Control+z')
+  await page.getByText('Half an answer').waitFor()
+  await page.getByText('Stopped', { exact: true }).waitFor()
+  await page.getByRole('button', { name: 'Regenerate' }).click()
+  await page.getByRole('button', { name: 'Stop' }).waitFor()
+  await page.keyboard.press('Control+Shift+z')
+  await undo.waitFor()
+  await page.getByRole('button', { name: 'Send' }).waitFor()
+  t.notOk(await isStored('Deleted here?'), 'nor when it is deleted again')
+
+  await start('Deleted there?')
+  const other = await page.context().newPage()
+  await other.goto(`${url}/ui/`)
+  await removeIn(other, 'Deleted there?')
+  await other.close()
+  await page.evaluate('breakOff()')
+  await page.getByText('The connection to the server broke off').waitFor()
+  t.notOk(await isStored('Deleted there?'), 'in another tab')
+}
 
 /** What came of an answer that breaks off stays, and a browser without room says so. */
 export async function troubles(t: Test, { page }: Visit): Promise<void> {

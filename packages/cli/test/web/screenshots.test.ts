@@ -67,10 +67,12 @@ const pages: Readonly<Record<string, (page: Page) => Promise<unknown>>> = {
     const buffer = Buffer.from(JSON.stringify(conversation))
     const file = { name: 'a.json', mimeType: 'application/json', buffer }
     await page.getByLabel('Import a conversation').setInputFiles(file)
+    await page.getByRole('button', { name: 'Dismiss' }).click()
     await page.locator(`button:text-is("${conversation.title}")`).dispatchEvent('click')
     await page.locator('.formula .katex-display').waitFor()
     await page.locator('.code .hljs-keyword').first().waitFor()
     await page.locator('.turn.user img').waitFor()
+    await page.evaluate('scrollTo(0, 0)') // an opened conversation shows its end
   },
   async scheduler(page) {
     await page.getByText('In force: ').waitFor()

@@ -14,7 +14,7 @@ import { startBrowser } from './browser.js'
 import { inside } from '../inside.js'
 import { images, picture, textOnly } from './attachments.js'
 import { chatsAndBranches, keepsAll, stops, toolsByHand, toolsByMcp } from './chat.js'
-import { conversations, filesAndPairs, troubles } from './conversations.js'
+import { conversations, deletedEarly, filesAndPairs, troubles } from './conversations.js'
 import { switchedOff } from './keys.js'
 import { lab } from './lab.js'
 import { keepsFocus, keyboard, models } from './models.js'
@@ -46,6 +46,7 @@ t.test('the page of a server without keys, used as a person would', { skip }, as
   await step('chat: a tool of an MCP server, run when its reader agrees', toolsByMcp)
   await step('chat: stopped', stops)
   await step('chat: files, presets, two answers beside each other', filesAndPairs)
+  await step('chat: deleted while it is answered', deletedEarly)
   await step('chat: an answer that breaks off, a browser without room', troubles)
   await step('chat: a PDF, and an image that the model cannot see', textOnly)
   await step('everything by keyboard: a page, a message, its answer', keyboard)

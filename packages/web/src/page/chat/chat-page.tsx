@@ -133,7 +133,7 @@ export function ChatPage(props: ChatPageProps) {
   )
 }
 
-/** Scrolls to the end with each new turn, and while an answer streams in, unless the reader has scrolled away. */
+/** Scrolls to the end of a conversation that is opened, with each new turn, and while an answer streams in, unless the reader has scrolled away. */
 function useFollowing(end: RefObject<HTMLElement | null>, conversation: Conversation): void {
   const before = useRef(conversation)
   useEffect(() => {
@@ -141,7 +141,7 @@ function useFollowing(end: RefObject<HTMLElement | null>, conversation: Conversa
     const isNear = scrollHeight - window.scrollY - window.innerHeight < 240
     const { id, turns } = before.current
     before.current = conversation
-    const isNew = conversation.id === id && conversation.turns.length > turns.length
+    const isNew = conversation.id !== id || conversation.turns.length > turns.length
     if (isNear || isNew) end.current?.scrollIntoView({ block: 'end' })
   }, [conversation])
 }

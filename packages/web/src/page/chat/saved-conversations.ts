@@ -35,7 +35,10 @@ function asRead(turn: Turn): Turn {
   return isOpen && turn.problem === undefined ? { ...turn, problem: 'Interrupted' } : turn
 }
 
-/** Stores a conversation, of which this tab is filling in the turn `answer`, if any. Throws if the browser cannot. */
+/**
+ * Stores a conversation, of which this tab is filling in the turn `answer`, if any. Throws if the browser cannot, or if
+ * the conversation was deleted while it was answered.
+ */
 export async function keep(conversation: Conversation, answer = ''): Promise<void> {
   const { id } = conversation
   await update<Conversation>(id, (kept) => united(kept, conversation, answer), store)
@@ -56,7 +59,10 @@ export async function forget(id: string): Promise<void> {
  * the stored ones. A turn of both is the stored one, except the answer that this tab is filling in.
  */
 export function united(kept: Conversation | undefined, shown: Conversation, answer: string) {
-  if (kept === undefined) return shown
+  if (kept === undefined) {
+    if (answer !== '') throw new Error('The conversation was deleted while it was answered.')
+    return shown
+  }
   const own = new Map(shown.turns.map((turn) => [turn.id, turn]))
   const known = new Set(kept.turns.map(({ id }) => id))
   const both = kept.turns.map((turn): Turn => (turn.id === answer && own.get(answer)) || turn)

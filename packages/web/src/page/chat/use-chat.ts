@@ -37,6 +37,15 @@ export interface Notice {
   readonly redo?: () => void
 }
 
+/** An answer that streams in. */
+interface Running {
+  /** The id of its conversation. */
+  readonly of: string
+  readonly controller: AbortController
+  /** Resolves when its end is shown and stored. */
+  readonly ended: Promise<void>
+}
+
 const noRoom = 'This browser has no room left'
 const notKept = `${noRoom}: the conversation ends with this page, unless you export it or delete others.`
 const isFull = ({ name }: Error): boolean => name === 'QuotaExceededError'
@@ -59,10 +68,10 @@ export function useChat(
   const [others, setOthers] = useState<readonly Conversation[]>([])
   const [coming, setComing] = useState<ReadonlySet<string>>(new Set())
   const [notice, setNotice] = useState<Notice>()
-  const running = useRef(new Map<string, AbortController>())
+  const running = useRef(new Map<string, Running>())
   /** The conversation that is shown: callbacks of answers that began earlier see its latest state. */
   const current = useRef(conversation)
-  const stop = (): void => running.current.forEach((answer) => answer.abort())
+  const stop = (): void => running.current.forEach(({ controller }) => controller.abort())
   const isBusy = coming.size > 0
 
   const refresh = async (): Promise<void> => setOthers(await readHistory())
@@ -88,13 +97,21 @@ export function useChat(
     await refresh()
   }
 
+  const run = (asked: Conversation, id: string, how: ChatSettings): void => {
+    const controller = new AbortController()
+    const ended = fill(asked, id, how, controller.signal)
+    running.current.set(id, { of: asked.id, controller, ended })
+    setComing(new Set(running.current.keys()))
+  }
   /** Asks for the answer `id` of a conversation, or for its continuation; shows and stores it. */
-  const run = async (asked: Conversation, id: string, how: ChatSettings): Promise<void> => {
+  const fill = async (
+    asked: Conversation,
+    id: string,
+    how: ChatSettings,
+    signal: AbortSignal,
+  ): Promise<void> => {
     const turn = asked.turns.find((one) => one.id === id)!
     const before = shownTurns({ ...asked, leaf: turn.content === '' ? turn.parent : id })
-    const controller = new AbortController()
-    running.current.set(id, controller)
-    setComing(new Set(running.current.keys()))
     const isShown = (): boolean => current.current.id === asked.id
     let arrived: Partial<Turn> = {}
     let frame = 0
@@ -107,10 +124,10 @@ export function useChat(
       frame ||= requestAnimationFrame(showArrived) // many tokens may come between two pictures
     }
     try {
-      const tools = how.mcp === 'on' ? await mcpTools(server, controller.signal) : []
-      await ask(server, await chatBody(before, how, tools), controller.signal, update, turn)
+      const tools = how.mcp === 'on' ? await mcpTools(server, signal) : []
+      await ask(server, await chatBody(before, how, tools), signal, update, turn)
     } catch (error) {
-      update({ problem: controller.signal.aborted ? 'Stopped' : (error as Error).message })
+      update({ problem: signal.aborted ? 'Stopped' : (error as Error).message })
     }
     cancelAnimationFrame(frame)
     showArrived()
@@ -135,7 +152,7 @@ export function useChat(
     const next = { ...added, leaf: ids[0] ?? null, system: settings[0]?.system ?? '' }
     show(next)
     void save(keep(next)) // the page may be closed before the answer ends
-    for (const [index, how] of settings.entries()) void run(next, ids[index]!, how)
+    for (const [index, how] of settings.entries()) run(next, ids[index]!, how)
   }
 
   const tell = (turn: Omit<Turn, 'id'>): void => {
@@ -146,20 +163,23 @@ export function useChat(
     tell({ parent, role: 'user', content, ...(files.length > 0 && { files }) })
   }
 
-  const remove = (other: Conversation): void => {
+  /** Deletes a conversation; an answer to it that streams in is stopped first, as by the stop button. */
+  const remove = async ({ id, title }: Conversation): Promise<void> => {
+    const own = [...running.current.values()].filter(({ of }) => of === id)
+    for (const { controller } of own) controller.abort()
+    await Promise.all(own.map(async ({ ended }) => await ended))
+    const kept = await readConversation(id)
     const before = current.current
     const empty = emptyConversation(newId(), Date.now())
-    void forget(other.id).then(refresh)
-    if (other.id === before.id) show(empty)
-    // As it is stored then, as it may have got turns since.
-    const redo = (): void =>
-      void readConversation(other.id).then((kept) => kept !== undefined && remove(kept))
+    if (before.id === id) show(empty)
+    void forget(id).then(refresh)
+    if (kept === undefined) return // another tab has deleted it
     const undo = (): void => {
-      setNotice({ text: `“${other.title}” is back`, redo })
+      setNotice({ text: `“${title}” is back`, redo: () => void remove(kept) })
       if (current.current === empty) show(before)
-      void save(keep(other))
+      void save(keep(kept))
     }
-    setNotice({ text: `“${other.title}” is deleted`, undo })
+    setNotice({ text: `“${title}” is deleted`, undo })
   }
 
   return {
@@ -187,7 +207,7 @@ export function useChat(
       const [how] = settings
       if (isBusy || how === undefined) return
       const model = turn.model ?? how.model
-      void run(current.current, turn.id, models.includes(model) ? { ...how, model } : how)
+      run(current.current, turn.id, models.includes(model) ? { ...how, model } : how)
     },
     stop,
     show: (branch: Turn): void => show(withBranch(current.current, branch.id)),

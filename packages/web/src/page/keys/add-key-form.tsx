@@ -60,7 +60,7 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }) {
         A user may generate; metrics may only be scraped; an admin may change the server and see
         all.
       </p>
-      <div class="fields">
+      <div class="fields thirds">
         <Field label="Name" required autocomplete="off" value={name} onText={set('name')} />
         <Field
           label="Tenant"

@@ -118,13 +118,15 @@ function rowsFor(slots: LiveState['slots'], spans: LiveState['spans']): number[]
   return all.length <= mostIdleRows ? all : all.filter((slot) => used.has(slot))
 }
 
-/** The state, updated every {@link slowMs}; at once when the engine becomes busy or idle. */
+/** The state, updated every {@link slowMs}; at once when the engine becomes busy or idle, or the past has come. */
 function useSlow(state: LiveState): LiveState {
   const shown = useRef(state)
   const isBusy = ({ slots }: LiveState): boolean =>
     slots.some(({ request }) => request !== undefined)
   const { current } = shown
   const isOld = state.now - current.now >= slowMs || state.now < current.now
-  if (isOld || isBusy(state) !== isBusy(current)) shown.current = state
+  const beginsAt = ({ frames, now }: LiveState): number => frames[0]?.atMs ?? now
+  if (isOld || beginsAt(state) < beginsAt(current) || isBusy(state) !== isBusy(current))
+    shown.current = state
   return shown.current
 }

@@ -1,4 +1,4 @@
-import type { EndedActivity } from '@cllm/core'
+import type { EndedActivity, WaitingActivity } from '@cllm/core'
 import { useState } from 'preact/hooks'
 import { DataTable, numbers } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
@@ -31,9 +31,9 @@ export function Queue({ state: { queue, waiting, now } }: LiveProps) {
         columns={[
           { name: 'request', cell: ({ id }) => linkTo(id) },
           { name: 'tenant', cell: ({ tenant }) => tenant },
-          { name: 'waits', cell: ({ arrival }) => formatMs(now - arrival) },
-          { name: 'predicted TTFT', cell: ({ predictedMs }) => formatMs(predictedMs) },
-          { name: 'slot in', cell: ({ slotInMs }) => formatMs(slotInMs) },
+          numbers<WaitingActivity>('waits', ({ arrival }) => formatMs(now - arrival)),
+          numbers<WaitingActivity>('predicted TTFT', ({ predictedMs }) => formatMs(predictedMs)),
+          numbers<WaitingActivity>('slot in', ({ slotInMs }) => formatMs(slotInMs)),
           { name: 'why', cell: ({ reasons }) => reasonText(mainReason(reasons)) },
         ]}
       />

@@ -160,7 +160,7 @@ function ConversationMenu({ one, chat, onRename }: ConversationMenuProps) {
     [...pin, () => chat.mark(one, { pinned: !isPinned })],
     ['Save Markdown', FileText, () => download(`${one.title}.md`, toMarkdown(one))],
     ['Save JSON', Braces, () => void saveJson()],
-    ['Delete', Trash2, () => chat.remove(one)],
+    ['Delete', Trash2, () => void chat.remove(one)],
   ]
   return (
     <details
@@ -186,7 +186,6 @@ function ConversationMenu({ one, chat, onRename }: ConversationMenuProps) {
             key={name}
             type="button"
             class="bare"
-            disabled={chat.isBusy}
             onClick={() => {
               close()
               act()
