@@ -399,7 +399,7 @@ t.test('an interrupted run keeps what it has', async (t) => {
   t.ok(ok >= 4 && ok + interrupted === total && total <= 6)
 })
 
-t.test('no turn of a conversation comes after the last request, or after the end', async (t) => {
+t.test('programs that began go on to their end, unless the load is stopped', async (t) => {
   const server = await scriptedServer()
   t.teardown(server.close)
   const turn = { inputTokens: 1, outputTokens: 2 }
@@ -415,13 +415,14 @@ t.test('no turn of a conversation comes after the last request, or after the end
   const load = loadOf({ dataset, shape, requests: 4 })
   let done = 0
   const onDone = (): void => {
-    // All three pause at once.
-    if (++done === 3) setImmediate(() => pausing.forEach((resolve) => resolve()))
+    // All three pause at once, and the last one alone.
+    if (++done === 3 || done === 7)
+      setImmediate(() => pausing.splice(0).forEach((resolve) => resolve()))
   }
   const all = await runLoad(targetOf(server.url), load, { ...run(), clock: paused, onDone })
-  t.equal(all.records.length, 4)
+  t.equal(all.records.length, 8, 'four programs of two requests')
+  t.equal(summarize(all.records).programMs?.count, 4)
 
-  pausing.length = 0
   const controller = new AbortController()
   let left = 3
   const leave = (): void => {

@@ -35,7 +35,7 @@ export interface TenantShare {
 export interface LoadOptions {
   readonly shape: LoadShape
   readonly dataset: Dataset
-  /** Number of requests to send; default: no limit. */
+  /** Number of requests to send, of programs the first ones; default: no limit. */
   readonly requests?: number
   /** For how long requests are sent, in milliseconds; requests in flight still finish. */
   readonly durationMs?: number | undefined

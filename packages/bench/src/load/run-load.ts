@@ -68,6 +68,8 @@ class LoadRun {
   /** The next item of the dataset. */
   #next = 0
   #sent = 0
+  /** Requests that `requests` of the load limits: all but the further ones of programs. */
+  #counted = 0
   #refused = 0
 
   constructor(
@@ -147,22 +149,30 @@ class LoadRun {
   }
 
   #take(): Job | undefined {
-    return this.#isOver() ? undefined : makeJob(this.#next++, this.load, this.run)
+    if (this.#isOver(this.load.requests)) return
+    this.#counted++
+    return makeJob(this.#next++, this.load, this.run)
   }
 
-  #isOver(): boolean {
-    const { requests = Infinity, durationMs = Infinity } = this.load
-    return this.#sent >= requests || this.#now() >= durationMs || this.stopped !== undefined
+  #isOver(requests = Infinity): boolean {
+    const { durationMs = Infinity } = this.load
+    return this.#counted >= requests || this.#now() >= durationMs || this.stopped !== undefined
   }
 
-  /** Sends a job, and then the follow-up turns of its conversation. */
+  /**
+   * Sends a job, and then the follow-up turns of its conversation. A program, whose turns have pauses, goes on to its
+   * end: cut off, only the short ones would be whole, and a server that ends more of them would look slower.
+   */
   async #converse(first: Job, intendedMs: number): Promise<void> {
     const history: Turn[] = []
     let job = first
     const program = this.#sent
     let answer = await this.#send(job, history, intendedMs)
-    while (answer !== undefined && job.item.next !== undefined && !this.#isOver()) {
+    while (answer !== undefined && job.item.next !== undefined) {
       const { next, inputTokens, outputTokens, calls: name } = job.item
+      const isCounted = next.pauseMs === undefined
+      if (this.#isOver(isCounted ? this.load.requests : undefined)) return
+      if (isCounted) this.#counted++
       const { text, thoughts, calls } = answer
       const own = this.load.ownCalls === true ? { thoughts, calls } : undefined
       const called = name && { calls: [toolCall(`call_${history.length}`, name, '{}')] }
@@ -171,7 +181,6 @@ class LoadRun {
       job = { ...job, item, prompt: promptText(item, this.load.seed, job.salt) }
       const time = this.#now() + (next.pauseMs ?? 0)
       await this.#until(time)
-      // Others may have sent the last request meanwhile.
       if (this.#isOver()) return
       answer = await this.#send(job, history, time, program)
     }

@@ -36,7 +36,9 @@ export async function measureRun(
   io: CommandIo,
 ): Promise<MeasuredRun> {
   const name = `${target.name}, ${loadName(load.shape)}, run ${repeat}`
-  const progress = progressBar(io.stderr, name, load.requests)
+  // How many requests programs have is not known.
+  const total = load.dataset.tools === undefined ? load.requests : undefined
+  const progress = progressBar(io.stderr, name, total)
   const startedAt = new Date(performance.timeOrigin + performance.now()).toISOString()
   const measured = await runLoad(target, load, {
     salt,
@@ -53,7 +55,13 @@ export async function warmUp(target: Target, load: LoadOptions, requests: number
   if (requests === 0) return
   const shape = { kind: 'closed', concurrency: Math.min(requests, 4), rampMs: 0 } as const
   const run = { salt: 'warm-up', firstItem: 0, signal: io.signal }
-  await runLoad(target, { ...load, shape, requests, durationMs: undefined, cancelRate: 0 }, run)
+  // of programs the first requests alone
+  const item = (index: number) => {
+    const { next: _, ...first } = load.dataset.item(index)
+    return first
+  }
+  const first = { ...load, shape, requests, dataset: { ...load.dataset, item } }
+  await runLoad(target, { ...first, durationMs: undefined, cancelRate: 0 }, run)
 }
 
 /** A file has a fixed list of texts, so each run continues where the previous one ended. */

@@ -67,7 +67,11 @@ export const loadFlags = {
   rate: one('R,…', 'Open loop: requests per second; one run per value', list(positive)),
   burstiness: one('B', 'Gamma shape of the gaps: 1 is Poisson, less is burstier', positive, '1'),
   ramp: one('TIME', 'Time to ramp up to the full load', duration, '0s'),
-  requests: one('N', 'Requests per run (default 10 per client, at least 30)', integer(1)),
+  requests: one(
+    'N',
+    'Requests or programs per run (default 10 per client, at least 30)',
+    integer(1),
+  ),
   duration: one('TIME', 'Time to send requests for, instead of --requests', duration),
   warmup: one('N', 'Unmeasured requests before the first run', integer(0), '2'),
   dataset: one('SPEC', datasetNames.join(' ').replaceAll('FILE', '…')),
