@@ -23,8 +23,16 @@ export interface ModelToServe {
   readonly settings: OwnSettings
 }
 
-/** Converts the configuration to the settings of a model's engine. */
-export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): EngineSettings {
+/**
+ * Converts the configuration to the settings of a model's engine.
+ *
+ * @param hasKeys - whether API keys of others than the configuration's let clients in
+ */
+export function toEngineSettings(
+  loaded: LoadedConfig,
+  model: ModelToServe,
+  hasKeys = false,
+): EngineSettings {
   const { config } = loaded
   const { scheduler } = config
   const { context_shift: contextShift } = ownEngine(config, model.settings)
@@ -36,7 +44,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     policyOptions: policyOptionsOf(scheduler),
     options: {
       maxQueuedRequests: scheduler.max_queued_requests,
-      isolateTenants: isolatesTenants(config),
+      isolateTenants: hasKeys || isolatesTenants(config),
       speculative: model.draftPath === undefined ? scheduler.speculative : 'draft',
       proposerOptions: scheduler.speculative_options,
       contextShift,

@@ -69,8 +69,9 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   /** The number of answers that it should have stored but could not, by model: a metric. */
   readonly unkept?: ReadonlyMap<string, number>
   /**
-   * The keys that let clients in, on a server that has no others. The server's settings do not know them: it needs
-   * `--isolate-tenants`, so that tenants share no cached prefixes, and beyond loopback `--allow-unauthenticated`.
+   * The keys that let clients in, on a server that has no others. Its engines share no cached prefixes between tenants
+   * then; those of a cluster's workers need `--isolate-tenants`, and an embedded `createEngine` its `isolateTenants`.
+   * Beyond loopback the server needs `--allow-unauthenticated`, as its settings do not know these keys.
    *
    * @example
    * // signed tokens, with `jwtVerify` of jose; limits count by `hash`, and batches go on for keys that `withHash` finds

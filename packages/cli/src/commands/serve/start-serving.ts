@@ -109,6 +109,7 @@ export async function startServing(
       ...(extras.protocols ?? []),
       ...createProtocols(loaded, parts.registry, services),
     ]
+    parts.hasKeys = protocols.some((protocol) => protocol.keys !== undefined)
     const hasLibrary = config.engine.media_library !== null
     const encodes = isFront || hasLibrary || (await hasMediaLibrary(io.env))
     const options = toTransportOptions(config, keys, encodes, shared?.limitCounters)

@@ -36,6 +36,8 @@ export interface LoadingParts {
   readonly registry: PluginRegistry
   readonly logger: Logger
   readonly crashes: CrashFiles
+  /** Whether a protocol has API keys of its own; known before the first model is loaded. Default: no. */
+  hasKeys?: boolean
 }
 
 /** Makes a configuration's models loadable, each into its own engine process. */
@@ -191,9 +193,9 @@ export class LoadableModels {
     closing: AbortSignal,
   ): Promise<EngineProcess> {
     const { io, loaded } = this
-    const { logger, crashes } = this.parts
+    const { logger, crashes, hasKeys } = this.parts
     const { recorder: recorderConfig, models, cache } = loaded.config
-    const settings = toEngineSettings(loaded, model)
+    const settings = toEngineSettings(loaded, model, hasKeys)
     const areSeveral = Object.keys(models.served).length > 1
     const encodes = settings.backend['mmprojPath'] !== undefined
     if ((areSeveral || encodes) && cache.ram !== 0 && cache.disk === null)

@@ -4,6 +4,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { GenerateEvent } from '@cllm/core'
+import type { ApiKey } from '@cllm/http-koa/protocol'
 import { serve } from 'cllm'
 import t, { type Test } from 'tap'
 import { freePort } from '../../../../cluster/test/free-port.js'
@@ -170,6 +171,33 @@ t.test('serve: all protocols, own routes, events, and text without HTTP', async 
   await server.close()
   await server.closed
   await t.rejects(ask('/own'))
+})
+
+t.test('tenants by the keys of a protocol share no cached prefixes', async (t) => {
+  const keyOf = (name: string): ApiKey => ({ name, tenant: name, role: 'user', hash: name })
+  const server = await serve({
+    model,
+    port: 0,
+    slots: 1,
+    settings: { engine: { threads: 1, gpu: 'off' } },
+    protocols: [{ name: 'signed', keys: { find: keyOf, withHash: keyOf } }],
+  })
+  t.teardown(async () => await server.close())
+  const cachedOf = async (key: string) => {
+    const prompt = 'Once upon a time there was a little girl who was called Lily'
+    const answer = await fetch(`${server.url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      body: JSON.stringify({ prompt, max_tokens: 1 }),
+    })
+    const { usage } = (await answer.json()) as {
+      usage: { prompt_tokens_details?: { cached_tokens: number } }
+    }
+    return usage.prompt_tokens_details?.cached_tokens ?? 0
+  }
+  t.equal(await cachedOf('ann'), 0)
+  t.ok((await cachedOf('ann')) > 0, 'a tenant has its own')
+  t.equal(await cachedOf('bob'), 0)
 })
 
 t.test('while the model is fetched, requests get 503: loading model', async (t) => {
