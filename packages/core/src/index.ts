@@ -31,7 +31,7 @@ export * from './clock.js'
 // Plug-ins and policies.
 export * from './policy/model-scheduling.js'
 export * from './plugin/plugin-registry.js'
-export { Catalog, SamplerCatalog, SAMPLERS } from './plugin/definitions.js'
+export { Catalog, madeAs, SamplerCatalog, SAMPLERS } from './plugin/definitions.js'
 export { composePolicy, nextOf } from './policy/policy-catalog.js'
 export * from './engine/speculation/choose-drafts.js'
 export {

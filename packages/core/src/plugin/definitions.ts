@@ -110,6 +110,11 @@ export class Definitions<One extends AnyDefinition> {
   }
 }
 
+const namesOfMade = new WeakMap<object, string>()
+
+/** The name of the definition from which a {@link Catalog} made an instance; undefined: made without one. */
+export const madeAs = (instance: object): string | undefined => namesOfMade.get(instance)
+
 /** The definitions of a kind whose instances have one method, such as routers, by name. */
 export class Catalog<Made extends object> extends Definitions<Definition<Made>> {
   /**
@@ -132,7 +137,9 @@ export class Catalog<Made extends object> extends Definitions<Definition<Made>> 
   create(name: string, options: GivenOptions = {}): Made {
     const definition = this.find(name)
     const checked = this.options(definition, options)
-    return this.made(name, () => definition.create(checked), this.method)
+    const made = this.made(name, () => definition.create(checked), this.method)
+    namesOfMade.set(made, name)
+    return made
   }
 }
 

@@ -1,6 +1,7 @@
 import {
   askRouter,
   defineSampler,
+  madeAs,
   PluginRegistry,
   type RoutedRequest,
   SamplerCatalog,
@@ -113,5 +114,14 @@ t.test('a router that refuses says when to come again, or nothing of it', (t) =>
   for (const retryMs of [NaN, -1, Infinity]) {
     t.throws(() => ask(retryMs), { message: /instead got \{ refuse: full, retryMs: / })
   }
+  t.end()
+})
+
+t.test('what a catalog made is known by its name', (t) => {
+  const { routers } = new PluginRegistry()
+  const create = () => Object.freeze({ place: () => ({ refuse: 'full' }) })
+  routers.add({ name: 'strict', doc: 'Refuses.', create })
+  t.equal(madeAs(routers.create('strict')), 'strict')
+  t.equal(madeAs(create()), undefined)
   t.end()
 })

@@ -1,5 +1,5 @@
 import type { Logger, Placement, RouterPolicy } from '@cllm/core'
-import { askRouter, CllmError, isOfBatch } from '@cllm/core'
+import { askRouter, CllmError, isOfBatch, madeAs } from '@cllm/core'
 import { leastHoldMs } from '@cllm/scheduler'
 import { isSameModel, type Member, type Members } from '../members.js'
 import type { WorkerRecord } from '../../messages.js'
@@ -64,7 +64,10 @@ export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number
   try {
     answer = askRouter(router, request, found, now)
   } catch (error) {
-    logger.error({ err: error }, 'the router failed: the first worker is taken')
+    logger.error(
+      { router: madeAs(router), err: error },
+      'the router failed: the first worker is taken',
+    )
     answer = { worker: found[0]!.id }
   }
   if ('holdMs' in answer) return { holdUntil: now + Math.max(leastHoldMs, answer.holdMs) }
