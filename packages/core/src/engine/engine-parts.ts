@@ -135,7 +135,10 @@ export interface KVCacheManager extends LoopWork, EngineObserver {
   admits(sequence: Sequence, answerTokens: (sequence: Sequence) => number): Promise<boolean>
   /** Makes room in the pool for this many tokens; false: running requests occupy too many cells. */
   fits(count: number): Promise<boolean>
-  /** The pool was full, and a request was preempted: no request is admitted until another one has ended. */
+  /**
+   * The pool was full, and a request was preempted: no request is admitted until one has joined the queue, has ended,
+   * loses its slot or is no longer held back.
+   */
   onOverflow(): void
   /**
    * Whether a waiting sequence can get a slot without delaying decoding requests for long. If not, what it needs is made

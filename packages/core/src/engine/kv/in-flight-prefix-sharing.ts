@@ -66,6 +66,8 @@ export class InFlightPrefixSharing {
     const waits = this.#waits.get(sequence) ?? 0
     if (sequence.state !== 'queued' || waits === mostWaits || !isWatched(sequence)) return false
     if (this.#producers.has(sequence)) return true
+    // It is held back already, until its file is encoded: it is asked about again when it is to be admitted.
+    if (!this.waiting.has(sequence.id)) return false
     const found = this.kv.producerOf(sequence)
     if (found === undefined) return false
     const { sequence: producer, shared } = found

@@ -40,7 +40,6 @@ export class SlotCacheManager extends BaseCacheManager {
     programs.lossMs = (slot) => this.#chooser.lossMs(slot, 0, 1)
   }
 
-  /** How many leading tokens of a waiting sequence would be cached if it were admitted now. */
   lookUp(sequence: Sequence): number {
     const version = this.index.version + this.states.version
     const known = this.#found.get(sequence)
@@ -50,10 +49,6 @@ export class SlotCacheManager extends BaseCacheManager {
     return tokens
   }
 
-  /**
-   * The running request that is computing a prefix of this waiting sequence, if waiting for it and copying is cheaper than
-   * computing it again.
-   */
   override producerOf(sequence: Sequence): PrefixProducer | undefined {
     const found = this.index.planned(sequence)
     if (found === undefined) return undefined
@@ -78,7 +73,6 @@ export class SlotCacheManager extends BaseCacheManager {
     return this.#saver.canBeLost(choice.slot, choice.kept)
   }
 
-  /** Whether files are being read. */
   override get isReading(): boolean {
     return this.states.hasFiles && this.states.isReading
   }
@@ -89,7 +83,6 @@ export class SlotCacheManager extends BaseCacheManager {
     this.states.readAhead(sequence, () => this.held(sequence), this.slots.length)
   }
 
-  /** Gives the sequence a slot with as many of its cached leading tokens as possible. */
   async acquire(sequence: Sequence): Promise<void> {
     const { costs, states } = this
     if (states.hasFiles) states.onWork(true)
@@ -189,14 +182,12 @@ export class SlotCacheManager extends BaseCacheManager {
     }
   }
 
-  /** The sequence has computed more of its tokens. */
   onAdvanced(sequence: Sequence): void {
     if (sequence.stops.length > 0) this.#saver.onAdvanced(sequence)
     const slot = this.slotOf(sequence)
     if (slot !== undefined) this.index.grow(slot, sequence)
   }
 
-  /** Removes rejected draft tokens from the slot. */
   truncate(sequence: Sequence, length: number): void {
     const slot = this.slotOf(sequence)
     if (slot === undefined) return
@@ -222,12 +213,10 @@ export class SlotCacheManager extends BaseCacheManager {
     sequence.discarded += discard
   }
 
-  /** From now on no request waits for a prefix that this sequence computes. */
   override stopProducing(sequence: Sequence): void {
     this.index.unplan(sequence)
   }
 
-  /** Takes the slot back and keeps its tokens for reuse, if they may be shared. */
   release(sequence: Sequence, now: number): void {
     const slot = this.slotOf(sequence)
     if (slot === undefined) return
@@ -250,7 +239,6 @@ export class SlotCacheManager extends BaseCacheManager {
     this.#empty(slot)
   }
 
-  /** Moves a running sequence into a free slot; returns whether that succeeded. */
   async move(from: Slot, to: Slot): Promise<boolean> {
     const { owner } = from
     const length = owner?.slotTokens ?? 0
@@ -272,7 +260,6 @@ export class SlotCacheManager extends BaseCacheManager {
     return true
   }
 
-  /** Statistics of the tiers behind the slots; undefined without tiers. */
   override cache(): CacheStatistics | undefined {
     return this.states.statistics()
   }

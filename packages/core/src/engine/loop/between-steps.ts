@@ -86,9 +86,9 @@ export class BetweenSteps {
     run: (...of: Of) => Promise<Result>,
     ...of: Of
   ): Promise<Result> {
-    const paused = this.#pause()
-    if (paused !== undefined) await paused
     try {
+      const paused = this.#pause()
+      if (paused !== undefined) await paused
       return await run(...of)
     } finally {
       this.#isAlone = false

@@ -76,7 +76,9 @@ export class StepPlanner implements EngineObserver {
     if (parts.length > 0) return { parts, wakeAt, mayRest: false }
     // Requests became visible that the plan does not know.
     const isOutdated = waiting.size > visible
-    return { parts, wakeAt, mayRest: !isOutdated && (wakeAt !== undefined || this.kv.isReading) }
+    // What the plan runs may not fit into the pool of KV cells: others can run.
+    const waits = wakeAt !== undefined && plan.run.length === 0
+    return { parts, wakeAt, mayRest: !isOutdated && (waits || this.kv.isReading) }
   }
 
   #state(now: number): Situation {

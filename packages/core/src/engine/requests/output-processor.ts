@@ -78,6 +78,7 @@ export class OutputProcessor {
         this.#detokenize(sequence, now)
         if (sequence.hasEnded) ended.set(sequence, undefined)
       } catch (error) {
+        sequence.hasEnded = true
         ended.set(sequence, CllmError.from(error))
         this.fail(sequence, CllmError.from(error), now)
       }

@@ -33,7 +33,7 @@ export class WaitingQueue implements WaitingView {
   /** Those held back until an image or sound is encoded: there is nothing else to compute of them. */
   readonly encoding = new Set<Sequence>()
   #nextTurn = 0
-  /** The latest arrival so far among requests that had not begun. */
+  /** The latest time so far by which a request is queued. */
   #latest = -Infinity
   #isSorted = true
   /** Number of requests, including those held back. */
@@ -99,6 +99,7 @@ export class WaitingQueue implements WaitingView {
     for (const sequence of sequences) {
       if (!this.#held.delete(sequence.id)) continue
       sequence.queuedAt = since ?? sequence.queuedAt
+      this.#latest = Math.max(this.#latest, sequence.queuedAt)
       const part = hasBegun(sequence) ? this.#begun : this.#queued
       part.set(sequence.id, sequence)
       this.#isSorted = false

@@ -227,7 +227,7 @@ export class RequestTable {
       sequence.state = endState(error)
       sequence.isActive = false
       this.observers.tell('onFinished', sequence, now)
-      if (error !== undefined) {
+      if (error !== undefined && !sequence.hasEnded) {
         this.output.fail(sequence, error, now)
         this.onPublished(sequence, now, error)
       }
@@ -239,7 +239,7 @@ export class RequestTable {
     const end = { ...sequence.account(now), state: endState(error), error }
     this.observers.tell('onEnded', sequence, end, now)
     if (!sequence.isActive) return
-    this.#leaving.set(sequence, undefined)
+    this.#leaving.set(sequence, error)
     this.between.notify()
   }
 

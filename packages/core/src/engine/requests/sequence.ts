@@ -147,7 +147,7 @@ export class Sequence implements SequenceView {
   readonly promptLogprobs: OutputLogprobs[] = []
   /** Generated tokens whose events were made. */
   emittedTokens = 0
-  /** Whether its `end` event was made; it may still have its slot. */
+  /** Whether its last event was made, as its answer ended or has no text; it may still have its slot. */
   hasEnded = false
   /** The spans of its prompt that have vectors in place of tokens; undefined: none. */
   media: readonly MediaSpan[] | undefined

@@ -10,6 +10,7 @@ import {
   SimulatedClock,
   type TokenId,
   nextNumber,
+  silentLogger,
 } from '@cllm/core'
 import { FakeBackend, runUntilIdle, firstComeFirstServed } from '@cllm/testing'
 import * as fc from 'fast-check'
@@ -27,6 +28,12 @@ import {
   rig,
   summarize,
 } from '../../rig.js'
+import type { EngineCosts } from '../../../src/engine/costs/engine-costs.js'
+import type { KVCacheManager } from '../../../src/engine/engine-parts.js'
+import { InFlightPrefixSharing } from '../../../src/engine/kv/in-flight-prefix-sharing.js'
+import { EngineObservers } from '../../../src/engine/report/engine-observers.js'
+import { WaitingQueue } from '../../../src/engine/requests/request-sets.js'
+import { sequenceOf } from '../../sequences.js'
 
 const prefix = promptOf(200)
 const branch = (family: number): TokenId[] => [...prefix, ...promptOf(9, family)]
@@ -117,6 +124,34 @@ t.test('a leader that does not get on is not waited for longer than is said', as
   t.ok(queueMs > 1000 && queueMs < 6000, `it waited ${queueMs} ms`)
   made.client.cancel('a')
   t.equal((await made.run(leader)).error?.code, 'cancelled')
+})
+
+t.test('a request whose file is being encoded is not held a second time', (t) => {
+  const [leader, waits] = ['a', 'b'].map((id, family) => sequenceOf(branch(family), { id }))
+  const waiting = new WaitingQueue()
+  const observers = new EngineObservers(silentLogger)
+  const told: string[] = []
+  observers.add({ onHeld: () => told.push('held'), onReleased: () => told.push('released') })
+  const kv = { producerOf: () => undefined as object | undefined }
+  const costs = { steps: { tokensMs: () => 10 } } as unknown as EngineCosts
+  const sharing = new InFlightPrefixSharing(
+    kv as unknown as KVCacheManager,
+    costs,
+    waiting,
+    observers,
+  )
+  waiting.add(waits!)
+  sharing.onWaiting(waits!, 0)
+  waiting.hold(waits!)
+  waiting.encoding.add(waits!)
+  kv.producerOf = () => ({ sequence: leader, shared: 200 })
+  sharing.onAdmitted(leader!, 0)
+  sharing.onAdvanced(leader!, 200, 5)
+  t.equal(waiting.has('b'), false, 'it is not to be seen before its file is encoded')
+  t.same(told, [])
+  waiting.unhold([waits!])
+  t.equal(sharing.defer(waits!, 6), true, 'and then it waits for a prefix as others do')
+  t.end()
 })
 
 t.test('a held request can be cancelled, and one that the policy insists on runs', async (t) => {

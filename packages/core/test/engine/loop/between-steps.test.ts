@@ -54,6 +54,17 @@ t.test(
   },
 )
 
+t.test('where one cannot be paused, the others go on', async (t) => {
+  const { between, told, work } = made()
+  between.add(work('a', { pause: async () => await Promise.reject(new RangeError('busy')) }))
+  between.add(work('b', { resume: () => void told.push('b resumes') }))
+  await t.rejects(
+    between.alone(async () => void told.push('step')),
+    { message: 'busy' },
+  )
+  t.same(told, ['b resumes'])
+})
+
 t.test('what begins during a step is paused until it is over', async (t) => {
   const { between, told, work } = made()
   let end = (): void => {}

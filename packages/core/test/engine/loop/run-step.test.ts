@@ -180,7 +180,11 @@ t.test('one request can never fail another', async (t) => {
     const tokenizer = new Choking()
     const engine = createEngine({ backend, tokenizer, policy: firstComeFirstServed, clock })
     const events: AddressedEvent[] = []
-    engine.observe({ onEvents: (batch) => void events.push(...batch) })
+    const finished: Record<string, string> = {}
+    engine.observe({
+      onEvents: (batch) => void events.push(...batch),
+      onFinished: ({ id, state }) => void (finished[id] = state),
+    })
     engine.submit('well', greedy([5], 9))
     engine.submit('midst', greedy([13, 13, 13], 9))
     await runUntilIdle(clock)
@@ -192,6 +196,7 @@ t.test('one request can never fail another', async (t) => {
     t.match(of('midst').slice(1), [{ type: 'token' }, { type: 'token' }, { type: 'error', error }])
     t.match(of('last').slice(1), [{ type: 'token' }, { type: 'error', error }])
     t.match(engine.statistics().requests, { done: 1, failed: 2 })
+    t.match(finished, { well: 'done', midst: 'failed' }, 'its length teaches nothing')
     await isDone(t, { ...made, engine })
   })
 })

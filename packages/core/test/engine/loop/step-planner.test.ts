@@ -1,7 +1,16 @@
 import { batchPriority, type TokenId } from '@cllm/core'
-import { runUntilIdle } from '@cllm/testing'
+import { firstComeFirstServed, runUntilIdle } from '@cllm/testing'
 import t from 'tap'
-import { collect, expectedTokens, greedy, isDone, promptOf, rig } from '../../rig.js'
+import {
+  collect,
+  empty,
+  expectedTokens,
+  greedy,
+  isDone,
+  policyOf,
+  promptOf,
+  rig,
+} from '../../rig.js'
 
 const [long, short] = [promptOf(200), promptOf(9, 1)]
 const ofBatch = (tokens: readonly TokenId[], maxTokens = 5) => ({
@@ -91,3 +100,26 @@ t.test('one part after another, where the step failed as a whole', async (t) => 
   }
   await isDone(t, made)
 })
+
+t.test(
+  'where what the plan runs has no room, others run before it wants to plan again',
+  async (t) => {
+    const alone = policyOf((state) => {
+      const [next] = state.waiting
+      if (next?.id !== 'large' || state.freeSlots === 0) return firstComeFirstServed.plan(state)
+      // The loop has not slept since the request came.
+      if (state.now < 1100) return { ...empty, wakeAt: 1100 }
+      const run = [{ id: 'large', tokens: next.remainingTokens }]
+      return { ...empty, admit: ['large'], run, wakeAt: state.now + 10_000 }
+    })
+    const made = rig({ slots: 2, contextSize: 200, kvTokens: 300, policy: alone })
+    const { clock, client, run } = made
+    const first = collect(client.submit(greedy(promptOf(150), 20)))
+    await runUntilIdle(clock, clock.now() + 35)
+    const large = collect(client.submit({ ...greedy(promptOf(180, 1), 5), id: 'large' }))
+    const { end } = await run(first)
+    t.ok(end!.timings.totalMs < 1000, `it took ${end!.timings.totalMs} ms`)
+    t.equal((await run(large)).tokens.length, 5)
+    await isDone(t, made)
+  },
+)

@@ -11,6 +11,8 @@ import {
   rig,
   type Rig,
 } from '../../rig.js'
+import { WaitingQueue } from '../../../src/engine/requests/request-sets.js'
+import { sequenceOf } from '../../sequences.js'
 
 /** Samples of one request, with an answer of so many tokens each. */
 function samples({ client }: Rig, count: number, maxTokens: number, family = 0) {
@@ -80,6 +82,23 @@ t.test('with one slot, others go between two samples', async (t) => {
     t.same([tokens.length, end?.timings.preemptions], [10, 0])
   }
   await isDone(t, made)
+})
+
+t.test('a sample is behind requests that came before its turn, however late they join', (t) => {
+  const waiting = new WaitingQueue()
+  const [first, sample, late] = [5, 1, 10].map((arrival) =>
+    sequenceOf([5], { id: `at ${arrival}`, arrival }),
+  )
+  for (const one of [first!, sample!]) waiting.add(one)
+  waiting.hold(sample!)
+  waiting.unhold([sample!], 12)
+  t.same([...waiting], [first, sample])
+  waiting.add(late!)
+  t.same(
+    Array.from(waiting, ({ id }) => id),
+    ['at 5', 'at 10', 'at 1'],
+  )
+  t.end()
 })
 
 t.test('samples that are cancelled leave the queue', async (t) => {
