@@ -62,13 +62,14 @@ export class ModelLoader {
       const message = `${maxWaiting} requests wait for the model ${model.name}, which is the limit`
       throw new CllmError('queue_full', message)
     }
-    return await new Promise((resolve, reject) => {
+    let leave = (): void => {}
+    const leased = new Promise<Lease>((resolve, reject) => {
       const since = this.clock.now()
       const { priority = 0, deadlineMs = Infinity } = urgency ?? {}
       const deadline = deadlineMs === Infinity ? undefined : since + deadlineMs
       const waiter: Waiter = { ...options, since, priority, deadline, resolve, reject }
       model.waiters.add(waiter)
-      const leave = (): void => {
+      leave = () => {
         if (!model.waiters.delete(waiter)) return
         reject(reasonOf(signal))
         this.#advance()
@@ -77,6 +78,8 @@ export class ModelLoader {
       this.#wanted.add(model)
       this.#advance()
     })
+    // A batch waits for its model again and again with one signal.
+    return await leased.finally(() => signal?.removeEventListener('abort', leave))
   }
 
   /**

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import {
   batchPriority,
   CllmError,
@@ -244,6 +245,7 @@ t.test(
   async (t) => {
     const { pool, run, ask, models } = pooled({ maxLoaded: 1 }, { a: {}, b: {} })
     const until = new AbortController().signal
+    const listeners = () => getEventListeners(until, 'abort').length
     const line = pool.open('a', { until, urgency: { priority: batchPriority } })
     await run(line.tokenize('once'))
     const events = line.submit(greedy([5], 9))
@@ -252,6 +254,7 @@ t.test(
     t.equal((await run(ask('b'))).tokens.length, 3)
     t.equal((await run(collect(line.submit(greedy([5], 9))))).tokens.length, 9, 'it goes on')
     t.same([models['a']?.loads, pool.status('a').users], [2, 0])
+    t.equal(listeners(), 0, 'and its signal, which may live for days, keeps nothing')
   },
 )
 
