@@ -24,9 +24,6 @@ import type { OpenBatches } from './batch-store.js'
 import { BatchThrottle, type Throttle, unthrottled } from './batch-throttle.js'
 import { yieldingEngines } from './yielding-engines.js'
 
-/** The share of the time for batches while there are always clients. */
-const defaultShare = 0.05
-
 const optionsSchema = z.strictObject({
   folder: z
     .string()
@@ -38,7 +35,7 @@ const optionsSchema = z.strictObject({
     .number()
     .min(0)
     .max(0.5)
-    .default(defaultShare)
+    .default(0.05)
     .describe(
       'Share of compute time for batches while clients are always busy; 0: only while no client waits.',
     ),
@@ -48,6 +45,8 @@ const optionsSchema = z.strictObject({
     .default(100 * 1024 * 1024)
     .describe('Largest size of an uploaded file, in bytes.'),
 })
+
+const defaults = optionsSchema.parse({})
 
 /** Settings of {@link batchesProtocol}. */
 export interface BatchesProtocolOptions {
@@ -79,9 +78,9 @@ const routes = [...fileRoutes, ...batchRoutes, ...messageBatchRoutes].map(
 export function batchesProtocol({
   folder: path,
   shared,
-  concurrency = 8,
-  share = defaultShare,
-  fileLimitBytes = 100 * 1024 * 1024,
+  concurrency = defaults.concurrency,
+  share = defaults.share,
+  fileLimitBytes = defaults.fileLimitBytes,
   lines = [openAiProtocol(), anthropicProtocol()],
   holdFolder = async () => ({ lost: new AbortController().signal, isHeld: () => true }),
 }: BatchesProtocolOptions): KoaProtocol {
