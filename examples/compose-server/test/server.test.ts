@@ -1,23 +1,16 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { plainEnvironment } from '@cllm/testing'
 import { resolveModel } from 'cllm'
 import t from 'tap'
+import { listening, startNode } from '../../../packages/cli/test/start-process.js'
 
 const file = fileURLToPath(new URL('../server.js', import.meta.url))
 
 t.test('the composed server serves and stops', async (t) => {
   const { path } = await resolveModel('stories15m')
-  const child = spawn(process.execPath, [file, path, '0'], {
-    env: plainEnvironment(process.env),
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  t.teardown(() => child.kill('SIGKILL'))
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
-  const url = line.replace('listening on ', '')
+  const child = startNode(t, [file, path, '0'])
+  const { url } = await listening(t, child)
   const response = await fetch(`${url}/generate`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

@@ -1,15 +1,14 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { loadPlugins, registerPlugin } from '@cllm/host'
 import { PluginRegistry } from '@cllm/core'
-import { plainEnvironment, testOrder } from '@cllm/testing'
+import { testOrder } from '@cllm/testing'
 import { batchings, overtakingBound, schedulerPlugin } from '@cllm/scheduler'
 import { builtInMachines, simulateLoad } from '@cllm/simulation'
 import { resolveModel } from 'cllm'
 import t from 'tap'
+import { listening, start } from '../../../packages/cli/test/start-process.js'
 import { shortAnswers } from '../short-answers.js'
 
 const file = fileURLToPath(new URL('../short-answers.js', import.meta.url))
@@ -52,16 +51,10 @@ t.test('it is an order', (t) => {
 
 t.test('cllm serve takes it by name, and offers it with every batching', async (t) => {
   const { path } = await resolveModel('stories15m')
-  const bin = fileURLToPath(new URL('../../../packages/cli/bin/cllm.js', import.meta.url))
   const args = ['serve', '--model', path, '--port', '0', '--threads', '1', '--gpu', 'off']
   args.push('--plugin', file, '--policy', 'adaptive+short-answers', '--log-level', 'warn')
-  const child = spawn(process.execPath, [bin, ...args], {
-    env: plainEnvironment(process.env),
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  t.teardown(() => child.kill('SIGKILL'))
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
-  const url = line.replace('listening on ', '')
+  const child = start(t, args)
+  const { url } = await listening(t, child)
   const send = async (path: string, method: string, body: object) => {
     const headers = { 'content-type': 'application/json' }
     const response = await fetch(url + path, { method, headers, body: JSON.stringify(body) })

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
+import { killAfter } from './start-process.js'
 
 const env = plainEnvironment(process.env)
 const run = async (program: string, args: readonly string[], options: { cwd?: string } = {}) =>
@@ -111,7 +112,7 @@ t.test('the packed packages, installed into an empty folder, serve', async (t) =
     ]),
     { cwd: app, env, stdio: ['ignore', 'pipe', 'inherit'] },
   )
-  t.teardown(() => child.kill('SIGKILL'))
+  killAfter(t, child)
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
   t.match(line, /^listening on http:/)
   const response = await fetch(`${line.replace('listening on ', '')}/generate`, {

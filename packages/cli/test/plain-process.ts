@@ -1,12 +1,11 @@
-import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { createInterface } from 'node:readline'
-import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/testing'
 import type { Test } from 'tap'
-import { bin, model } from './serve-process.js'
+import { model } from './serve-process.js'
+import { listening, start } from './start-process.js'
 
 // What a signal does to a process depends on all that listens in it, so these are as a user's are:
 // plain processes, each the leader of a group, as a shell with a terminal starts them.
@@ -29,34 +28,11 @@ export const story = {
   ignore_eos: true,
 }
 
-/** Starts `cllm`. */
-export function start(t: Test, args: readonly string[], more: NodeJS.ProcessEnv = {}) {
-  const child = spawn(process.execPath, [bin, ...args], {
-    env: plainEnvironment(process.env, more),
-    stdio: ['ignore', 'pipe', 'pipe'],
-    detached: true,
-  })
-  t.teardown(() => {
-    try {
-      process.kill(-child.pid!, 'SIGKILL')
-    } catch {
-      // The whole group has ended.
-    }
-  })
-  return child
-}
-
 /** Starts `cllm serve`, with stories15m unless told, and waits until it listens. */
 export async function serve(t: Test, more: NodeJS.ProcessEnv = {}, ...args: readonly string[]) {
   const served = args.includes('--model') ? [] : ['--model', model]
   const child = start(t, ['serve', ...served, ...usual, ...args], more)
-  const errors = text(child.stderr)
-  const line = await Promise.race([
-    once(createInterface(child.stdout), 'line').then(String),
-    errors,
-  ])
-  t.match(line, /^listening on /)
-  const url = line.replace('listening on ', '')
+  const { url } = await listening(t, child)
   const generate = async (body: object = story): Promise<Response> =>
     await fetch(`${url}/generate_stream`, {
       method: 'POST',

@@ -1,4 +1,4 @@
-import { type StdioOptions, spawn, spawnSync } from 'node:child_process'
+import { type StdioOptions, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, existsSync, openSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
@@ -9,8 +9,9 @@ import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
 import { localSources } from './models/local-sources.js'
-import { firstChildOf, gone, quickModel, serve, start, story } from './plain-process.js'
-import { bin, model } from './serve-process.js'
+import { firstChildOf, gone, quickModel, serve, story } from './plain-process.js'
+import { model } from './serve-process.js'
+import { bin, start, startNode } from './start-process.js'
 import { until } from './until.js'
 
 t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
@@ -139,11 +140,7 @@ t.test('what nothing catches in a plug-in ends its process with a line of the lo
 
 t.test('a program that loads a model keeps its own handler of signals', async (t) => {
   const program = fileURLToPath(new URL('own-handler.js', import.meta.url))
-  const child = spawn(process.execPath, [program, model], {
-    env: plainEnvironment(process.env),
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  t.teardown(() => child.kill('SIGKILL'))
+  const child = startNode(t, [program, model])
   const lines = createInterface(child.stdout)
   await once(lines, 'line')
   const last = once(lines, 'line')

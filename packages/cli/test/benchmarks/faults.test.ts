@@ -1,16 +1,10 @@
 // slow: waits for faults that take seconds each, 25 s
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { createServer, type AddressInfo, type Socket } from 'node:net'
-import { createInterface } from 'node:readline'
-import { fileURLToPath } from 'node:url'
-import { plainEnvironment } from '@cllm/testing'
 import { resolveModel } from 'cllm'
 import t, { type Test } from 'tap'
 import type { CommandIo } from '../../src/commands/command.js'
 import { commandIo } from '../inside.js'
-
-const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
+import { listening, start } from '../start-process.js'
 
 const script = (name: string) =>
   String(new URL(`../../../../benchmarks/faults/${name}`, import.meta.url))
@@ -125,14 +119,8 @@ t.test('what is asked for must be there', async (t) => {
 t.test('cllm serve survives every fault', async (t) => {
   const { path } = await resolveModel('stories15m')
   const flags = ['--port', '0', '--slots', '4', '--threads', '1', '--gpu', 'off']
-  const args = [bin, 'serve', '--model', path, ...flags, '--log-level', 'silent']
-  const child = spawn(process.execPath, args, {
-    env: plainEnvironment(process.env),
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  t.teardown(() => child.kill('SIGKILL'))
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
-  const url = line.replace('listening on ', '')
+  const child = start(t, ['serve', '--model', path, ...flags, '--log-level', 'silent'])
+  const { url } = await listening(t, child)
 
   let output = ''
   const io = {

@@ -4,13 +4,11 @@ import { chmod, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
 import type { ProgramReport } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
 import t, { type Test } from 'tap'
+import { bin, killAfter } from '../start-process.js'
 import { model, serveStories } from './serve-stories.js'
-
-const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 
 /** An agent that asks three times, with a tool between two calls that runs until a line comes. */
 const scripted = `#!/usr/bin/env node
@@ -45,8 +43,9 @@ async function launch(t: Test, name: string, url: string, folder: string) {
   const child = spawn(process.execPath, [bin, 'launch', name], {
     env: plainEnvironment(process.env, { CLLM_PORT: new URL(url).port, PATH }),
     stdio: ['pipe', 'pipe', 'pipe'],
+    detached: process.platform !== 'win32',
   })
-  t.teardown(() => child.kill())
+  killAfter(t, child)
   const errors = text(child.stderr)
   const said = createInterface(child.stdout)[Symbol.asyncIterator]()
   const tool = async (): Promise<void> => {

@@ -1,14 +1,8 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { createInterface } from 'node:readline'
-import { text } from 'node:stream/consumers'
-import { fileURLToPath } from 'node:url'
-import { plainEnvironment } from '@cllm/testing'
 import { resolveModel } from 'cllm'
 import type { Test } from 'tap'
+import { listening, start } from '../start-process.js'
 import { until } from '../until.js'
-
-const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 
 /** What the clients ask. */
 export const model = 'stories'
@@ -30,15 +24,9 @@ export const personSchema = {
 export async function serveStories(t: Test, ...more: string[]) {
   const { path: modelPath } = await resolveModel('stories15m')
   const args = ['--model', modelPath, '--model-id', model, '--slots', '4', '--threads', '1']
-  const server = spawn(
-    process.execPath,
-    [bin, 'serve', '--port', '0', '--gpu', 'off', '--log-level', 'warn', ...args, ...more],
-    { env: plainEnvironment(process.env), stdio: ['ignore', 'pipe', 'pipe'] },
-  )
-  const errors = text(server.stderr)
-  const [line] = (await once(createInterface(server.stdout), 'line')) as [string]
-  const url = line.replace('listening on ', '')
-  t.teardown(() => server.kill('SIGKILL'))
+  const usual = ['serve', '--port', '0', '--gpu', 'off', '--log-level', 'warn']
+  const server = start(t, [...usual, ...args, ...more])
+  const { url, errors } = await listening(t, server)
   return {
     url,
     /** Posts JSON and reads JSON. */

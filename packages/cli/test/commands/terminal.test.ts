@@ -19,7 +19,8 @@ import { dispatch } from '../../src/dispatch.js'
 import { catalogSampling } from '../../src/models/catalog/catalog.js'
 import { commandIo, inside as runInside } from '../inside.js'
 import { firstChildOf, gone } from '../plain-process.js'
-import { bin, model, serve } from '../serve-process.js'
+import { model, serve } from '../serve-process.js'
+import { bin, killAfter } from '../start-process.js'
 
 const key = 'a-key-for-the-terminal'
 const served = ['--model', model, '--model-id', 'stories', '--slots', '2', '--api-key', key]
@@ -297,8 +298,7 @@ t.test('cllm run starts a server of its own, and Ctrl-C ends both', async (t) =>
   const endless = ['temperature=0', 'frequency_penalty=-2', 'max_tokens=1000000']
   const parameters = endless.flatMap((each) => ['--parameter', each])
   const argv = ['run', model, 'Once', ...parameters, ...ownServer, '--context-shift']
-  const child = start(argv, nowhere)
-  t.teardown(() => child.kill('SIGKILL'))
+  const child = killAfter(t, start(argv, nowhere))
   child.stdin!.end()
   const server = await firstChildOf(child)
   await once(child.stdout!, 'data')

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -14,6 +13,7 @@ import { engineLikeProcess, programRunner } from '../../../src/commands/native/s
 import { buildDisplay, nativeBuild } from '../../../src/commands/native/native-build.js'
 import { dispatch } from '../../../src/dispatch.js'
 import { gone } from '../../plain-process.js'
+import { start } from '../../start-process.js'
 
 function ioIn(folder: string, signal = new AbortController().signal) {
   const written = { stdout: '', stderr: '' }
@@ -203,15 +203,9 @@ esac
   await writeFile(join(folder, 'bin', 'cmake'), script, { mode: 0o755 })
   await writeFile(join(folder, 'bin', 'git'), '#!/bin/sh\n', { mode: 0o755 })
   if (process.platform === 'win32') return
-  const bin = new URL('../../../bin/cllm.js', import.meta.url).pathname
-  const child = spawn(process.execPath, [bin, 'native', 'build', '--variant', 'plain'], {
-    env: plainEnvironment(process.env, {
-      CLLM_CACHE: cache,
-      PATH: `${join(folder, 'bin')}:${process.env['PATH']}`,
-    }),
-    stdio: ['ignore', 'ignore', 'pipe'],
-  })
-  t.teardown(() => child.kill('SIGKILL'))
+  const PATH = `${join(folder, 'bin')}:${process.env['PATH']}`
+  const env = { CLLM_CACHE: cache, PATH }
+  const child = start(t, ['native', 'build', '--variant', 'plain'], env)
   const lines: string[] = []
   createInterface(child.stderr).on('line', (line) => {
     lines.push(line)

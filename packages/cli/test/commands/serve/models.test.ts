@@ -1,33 +1,20 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { copyFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
-import { fileURLToPath } from 'node:url'
-import { plainEnvironment } from '@cllm/testing'
 import { resolveModel } from 'cllm'
 import { Ollama } from 'ollama'
 import OpenAI, { NotFoundError } from 'openai'
 import t from 'tap'
+import { listening, start } from '../../start-process.js'
 import { until } from '../../until.js'
 
-const bin = fileURLToPath(new URL('../../../bin/cllm.js', import.meta.url))
 const { path: model } = await resolveModel('stories15m')
 const cache = t.testdir({})
 const file = join(cache, 'stories15m-q8_0.gguf')
 await copyFile(model, file)
 const args = ['--model', `a=${model}`, '--model', `b=${model}`, '--model-alias', 'gpt=b']
-const server = spawn(
-  process.execPath,
-  [bin, 'serve', '--port', '0', '--gpu', 'off', '--threads', '1', '--slots', '2', ...args],
-  {
-    env: plainEnvironment(process.env, { CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'error' }),
-    stdio: ['ignore', 'pipe', 'inherit'],
-  },
-)
-t.teardown(() => server.kill('SIGKILL'))
-const [line] = (await once(createInterface(server.stdout), 'line')) as [string]
-const url = line.replace('listening on ', '')
+const usual = ['serve', '--port', '0', '--gpu', 'off', '--threads', '1', '--slots', '2']
+const env = { CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'error' }
+const { url } = await listening(t, start(t, [...usual, ...args], env))
 const ollama = new Ollama({ host: url })
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
 

@@ -1,17 +1,15 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import type { Recording } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
 import { resolveModel } from 'cllm'
 import t from 'tap'
 import { inside } from '../../inside.js'
+import { listening, start } from '../../start-process.js'
 
-const bin = fileURLToPath(new URL('../../../bin/cllm.js', import.meta.url))
 const { path: model } = await resolveModel('stories15m')
 const key = 'sk-canary-of-a-key-0123456789'
 const canary = 'yellowcanaryprompt'
@@ -48,14 +46,8 @@ t.test('what is logged, recorded and counted of a real server', async (t) => {
   const args = ['--model', model, '--slots', '2', '--threads', '1', '--gpu', 'off', '--port', '0']
   args.push('--log-level', 'info', '--log-file', log, '--recorder-folder', crashes)
   args.push('--plugin', join(folder, 'broken.mjs'))
-  const env = plainEnvironment(process.env, { CLLM_API_KEY: key })
-  const server = spawn(process.execPath, [bin, 'serve', ...args], {
-    env,
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  t.teardown(() => server.kill('SIGKILL'))
-  const line = String(await once(createInterface(server.stdout), 'line'))
-  const url = line.replace('listening on ', '')
+  const server = start(t, ['serve', ...args], { CLLM_API_KEY: key })
+  const { url } = await listening(t, server)
   const ask = async (path: string, body?: unknown, more: Record<string, string> = {}) =>
     await fetch(`${url}${path}`, {
       method: body === undefined ? 'GET' : path.startsWith('/admin') ? 'PUT' : 'POST',

@@ -2,12 +2,11 @@ import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { inside } from '../../inside.js'
-import { start } from '../../plain-process.js'
+import { listening, start } from '../../start-process.js'
 
 const fileOf = (path: string) => fileURLToPath(new URL(path, import.meta.url))
 const ngram = fileOf('../../../../../examples/backend-plugin/ngram-plugin.js')
@@ -29,11 +28,7 @@ interface Compared {
 
 async function serve(t: Test, args: readonly string[]) {
   const child = start(t, ['serve', '--port', '0', '--gpu', 'off', ...args])
-  const errors = text(child.stderr)
-  const listening = once(createInterface(child.stdout), 'line').then(String)
-  const line = await Promise.race([listening, errors])
-  t.match(line, /^listening on /)
-  const url = line.replace('listening on ', '')
+  const { url } = await listening(t, child)
   const generate = async (prompt: string) => {
     const body = JSON.stringify({ prompt, max_tokens: 8, temperature: 0 })
     const headers = { 'content-type': 'application/json' }

@@ -1,14 +1,13 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { execFileSync } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
 import { localSources } from '../../models/local-sources.js'
 import { childrenOf, gone, quickModel, serve, story } from '../../plain-process.js'
-import { bin, model } from '../../serve-process.js'
+import { model } from '../../serve-process.js'
+import { bin, listening, startNode } from '../../start-process.js'
 import { until } from '../../until.js'
 
 const whole = /"done":true,"generated_tokens":150/
@@ -164,20 +163,8 @@ t.test('a server ends with the package manager that started it', async (t) => {
   const words = ['-e', script, '--', ...flags].map((word) => `'${word}'`).join(' ')
   // As npx does: the shell between the two gets none of its signals.
   const npx = `/* npx */ require('child_process').spawn('sh', ['-c', ${JSON.stringify(`node --input-type=module ${words}; true`)}], { stdio: 'inherit' })`
-  const manager = spawn(process.execPath, ['-e', npx], {
-    env: plainEnvironment(process.env),
-    stdio: ['ignore', 'pipe', 'inherit'],
-    detached: true,
-  })
-  t.teardown(() => {
-    try {
-      process.kill(-manager.pid!, 'SIGKILL')
-    } catch {
-      // The whole group has ended.
-    }
-  })
-  const [line] = (await once(createInterface(manager.stdout), 'line')) as [string]
-  const url = line.replace('listening on ', '')
+  const manager = startNode(t, ['-e', npx])
+  const { url } = await listening(t, manager)
   t.equal((await fetch(`${url}/health/live`)).status, 200)
   manager.kill('SIGTERM')
   const isThere = async (): Promise<boolean> =>

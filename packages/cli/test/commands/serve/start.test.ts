@@ -10,8 +10,8 @@ import t, { type Test } from 'tap'
 import { freePort } from '../../../../cluster/test/free-port.js'
 import { inside } from '../../inside.js'
 import { localSources } from '../../models/local-sources.js'
-import { start } from '../../plain-process.js'
 import { model } from '../../serve-process.js'
+import { start } from '../../start-process.js'
 
 /** A model that must be fetched, from a host that sends half of it and waits. */
 async function slowModel(t: Test) {

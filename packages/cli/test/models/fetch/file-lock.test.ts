@@ -12,6 +12,7 @@ import { holdFolders } from '../../../src/batches/hold-folder.js'
 import type { CatalogEntry } from '../../../src/models/catalog/catalog.js'
 import { resolveModel } from '../../../src/models/resolve-model.js'
 import { takeFileLock, withLock } from '../../../src/models/fetch/file-lock.js'
+import { killAfter } from '../../start-process.js'
 import { fakeGguf, localSources, npmSource } from '../local-sources.js'
 
 async function setUp(t: Test) {
@@ -32,12 +33,9 @@ async function setUp(t: Test) {
   const options = { env: sources.env, cwd: folder, cacheFolder, catalog: [entry] }
   const start = () => {
     const program = fileURLToPath(new URL('resolve-in-child.js', import.meta.url))
-    const child = fork(program, ['small', JSON.stringify(options)], {
-      env: plainEnvironment(process.env),
-      execArgv: [],
-    })
-    t.teardown(() => child.kill('SIGKILL'))
-    return child
+    const env = plainEnvironment(process.env)
+    const child = fork(program, ['small', JSON.stringify(options)], { env, execArgv: [] })
+    return killAfter(t, child)
   }
   const downloads = () => sources.requests.filter((request) => request === 'GET /one.tgz').length
   return { sources, content, cacheFolder, options, start, downloads }
