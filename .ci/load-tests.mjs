@@ -8,9 +8,6 @@ import { fileURLToPath } from 'node:url'
 import workers, { isMainThread } from 'node:worker_threads'
 import { areBundlesNew } from '../tools/bundle.mjs'
 
-/** What node was started with, for a process that runs a test file. */
-export const nodeArguments = [...process.execArgv]
-
 const coversNothing = process.env._TAPJS_PROCESSINFO_COVERAGE_ !== '1'
 
 if (isMainThread) {

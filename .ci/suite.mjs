@@ -1,9 +1,8 @@
 // Runs the `*.test.ts` files of a folder in one process, which takes a fifth of the time of a process for each. A suite
 // is a file `all.suite.mjs`; it has the test files of its folder and of the folders below without a suite of their own:
-// a new test file needs no listing. The first lines of a test file may say
+// a new test file needs no listing. The first line of a test file may say
 //
-//   // alone: why     it gets a process of its own, as it ends it or changes what all files share
-//   // slow: why      it runs in `pnpm test:all` only, and when it is named: `npx tap run <file>`
+//   // slow: why    it runs in `pnpm test:all` only, and when it is named: `npx tap run <file>`
 //
 // In test files `import t from 'tap'` is the test of their own file (`load-tests.mjs` sees to it), also where one runs
 // alone, so that what they do at their top (tear-downs, plans) is theirs, and a file that hangs or fails is named.
@@ -11,7 +10,6 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import t from 'tap'
-import { nodeArguments } from './load-tests.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 /** `--all`, `--nightly`: what tap is given as `--test-arg`. */
@@ -39,17 +37,15 @@ export default new Proxy(t, {
 export async function runSuite(url) {
   for (const file of testFiles(dirname(fileURLToPath(url)))) {
     const name = relative(root, file).replaceAll('\\', '/')
-    const { alone, slow } = marksOf(file)
+    const slow = /^\/\/ slow: (.*)\n/.exec(readFileSync(file, 'utf8'))?.[1]
     t.setTimeout(2 * limit) // counted from now; the file's own comes first unless it blocks the process
     if (slow !== undefined && !given.includes('--all')) {
       await t.test(name, { skip: `slow: ${slow}; run by \`pnpm test:all\`` })
-    } else if (alone === undefined) {
+    } else {
       await t.test(name, { timeout: limit }, async (t) => {
         testOfFile = t
         await import(pathToFileURL(file).href)
       })
-    } else {
-      await t.spawn(process.execPath, [...nodeArguments, file, ...given], { name, timeout: limit })
     }
   }
   t.setTimeout(limit / 5) // what a test left open must not hold up the run
@@ -63,11 +59,4 @@ function testFiles(folder) {
     const isOurs = entry.isDirectory() && entry.name !== 'node_modules'
     return isOurs && !existsSync(join(path, suiteName)) ? testFiles(path) : []
   })
-}
-
-/** What the first lines of a test file say of it. */
-function marksOf(file) {
-  const [head] = /^(\/\/ (alone|slow): .*\n)*/.exec(readFileSync(file, 'utf8'))
-  const marks = [...head.matchAll(/^\/\/ (alone|slow): (.*)$/gm)]
-  return Object.fromEntries(marks.map(([, mark, why]) => [mark, why]))
 }
