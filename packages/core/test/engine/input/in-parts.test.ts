@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises'
-import type { ChatMessage, EncodeOptions, TokenId } from '@cllm/core'
+import type { Backend, ChatMessage, EncodeOptions, TokenId } from '@cllm/core'
 import { FakeTokenizer } from '@cllm/testing'
 import t from 'tap'
-import { collect, rig, WatchedBackend } from '../../rig.js'
+import { collect, isDone, rig, WatchedBackend } from '../../rig.js'
 
 /** Tokenizes a thousand characters at a time and counts how often. */
 class PartsTokenizer extends FakeTokenizer {
@@ -98,6 +98,26 @@ t.test('many long prompts are tokenized one after the other, one part a turn', a
   await run(Promise.all([asked[0], asked[2]]))
   t.same(began, ['a', 'c'])
   t.same(await counted, tokenizer.encode(text))
+})
+
+t.test('a prompt that turns out to be too long ends the check of its constraint', async (t) => {
+  const made = partsRig(2048)
+  const checks: AbortSignal[] = []
+  const backend: Backend = made.backend
+  backend.checkConstraint = (_, signal) =>
+    new Promise((_resolve, reject) => {
+      checks.push(signal!)
+      signal!.addEventListener('abort', () => reject(new Error('after the end')))
+    })
+  const sampling = { constraint: { type: 'json' } } as const
+  const request = { prompt: { text: 'x'.repeat(20_000) }, sampling, timeoutMs: 1000 }
+  const asked = collect(made.client.submit(request))
+  t.match([made.tokenizer.parts, checks], [1, [{ aborted: false }]], 'both are under way')
+  const { error } = await asked
+  t.match(error, { code: 'prompt_too_long' })
+  t.match(checks, [{ aborted: true, reason: { code: 'prompt_too_long' } }])
+  t.equal(made.clock.nextTimer(), undefined, 'nor is its time limit waited for')
+  await isDone(t, made)
 })
 
 t.test('what does not fit, is cancelled or closed is not tokenized to its end', async (t) => {
