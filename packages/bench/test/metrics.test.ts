@@ -4,6 +4,7 @@ import {
   blockMeans,
   chromeTrace,
   compareRuns,
+  compareTable,
   csvOf,
   distributionOf,
   estimate,
@@ -193,7 +194,10 @@ t.test('verdicts', async (t) => {
       ['a', runsOf(a)],
       ['b', runsOf(b)],
     ])
-    return compareRuns({ kind: 'trace' }, runs).ratios.b!.output!.verdict
+    const compared = compareRuns({ kind: 'trace' }, runs)
+    const { verdict } = compared.ratios.b!.output!
+    t.equal(/^.*output .* within the noise /m.test(compareTable(compared)), verdict === 'noise')
+    return verdict
   }
   t.equal(verdict([10, 11, 10], [20, 21, 20]), 'better')
   t.equal(verdict([20, 21, 20], [10, 11, 10]), 'worse')

@@ -35,7 +35,7 @@ import { yieldingEngines } from '../../../src/protocols/batches/yielding-engines
 import { watchEngines } from '../../../src/engines/watch-engines.js'
 import { goesOn } from '../../../src/routes/koa-context.js'
 import { testEach } from '../../each-client.js'
-import { rawRequest, serve, type ServeOptions, until, warningsIn } from '../../serve.js'
+import { rawPost, rawRequest, serve, type ServeOptions, until, warningsIn } from '../../serve.js'
 
 const body = (index: number) => ({
   model: 'fake',
@@ -301,25 +301,25 @@ t.test('a batch and its file are there together, whatever two servers do at once
 
 t.test('a file may take longer than other bodies, while it comes', async (t) => {
   const protocols = [batchesProtocol({ folder: t.testdir() })]
-  const server = await serve({ protocols, transport: { bodyTimeoutMs: 400 } })
+  const server = await serve({ protocols, transport: { bodyTimeoutMs: 800 } })
   t.teardown(() => server.close())
   const edge = 'edge'.repeat(8)
   const field = (name: string) => `--${edge}\r\nContent-Disposition: form-data; name="${name}"`
   const begin = `${field('purpose')}\r\n\r\nbatch\r\n${field('file')}; filename="a"\r\n\r\n`
   const [piece, end] = ['x'.repeat(1_200_000), `\r\n--${edge}--\r\n`]
-  const length = begin.length + 3 * piece.length + end.length
+  const length = begin.length + 2 * piece.length + end.length
   const client = await rawRequest(
     server.port,
     `POST /v1/files HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=${edge}\r\n` +
-      `Content-Length: ${length}\r\n\r\n${begin}`,
+      `Content-Length: ${length}\r\n\r\n${begin}${piece}`,
   )
-  for (const _ of [1, 2, 3]) {
-    client.socket.write(piece)
-    await new Promise((resolve) => setTimeout(resolve, 300))
-  }
-  client.socket.write(end)
+  // Its time began later, so that the file's is over when it is refused.
+  const other = await rawRequest(server.port, rawPost('/v1/batches', { a: 1 }).slice(0, -1))
+  await until(() => other.closed)
+  t.match(other.received, /^HTTP\/1.1 408 /)
+  client.socket.write(piece + end)
   await until(() => client.received !== '')
-  t.match(client.received, /^HTTP\/1.1 200 .*"bytes":3600000/s)
+  t.match(client.received, /^HTTP\/1.1 200 .*"bytes":2400000/s)
   client.socket.destroy()
 })
 
