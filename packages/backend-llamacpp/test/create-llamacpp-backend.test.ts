@@ -116,7 +116,7 @@ t.test('the memory plan', async (t) => {
   t.throws(() => checkMemory(plan, settings, free(3e9)), {
     code: 'insufficient_memory',
     message:
-      '524 MB of weights, 16 slots × 2,048 tokens = 3.8 GB and 355 MB of buffers need 4.6 GB, ' +
+      '524 MB for the model, 16 slots × 2,048 tokens = 3.8 GB and 355 MB of buffers need 4.6 GB, ' +
       'and 3.0 GB is free: lower slots (9 would fit) or contextSize, or share 2048 or more tokens ' +
       "among all slots with kvTokens, or set kvCacheType to 'q8_0'",
     details: { available: 3e9, weights: qwen3.sizeBytes },
@@ -164,7 +164,7 @@ t.test('a projector is counted where it is to be', async (t) => {
   }
   const total = planMemory(qwen3, context).total + 1.6e9
   const told = (place: string) =>
-    `memory: 524 MB of weights, 1.6 GB for the projector ${place}, 16 slots × 2,048 tokens = 3.8 GB, ` +
+    `memory: 524 MB for the model, 1.6 GB for the projector ${place}, 16 slots × 2,048 tokens = 3.8 GB, ` +
     `112 MB of buffers`
   t.same(await planned(0), [false, total, told('in RAM')])
   t.same(await planned(8e9), [true, total, told('on the GPU')])
@@ -173,7 +173,7 @@ t.test('a projector is counted where it is to be', async (t) => {
   t.same(await planned(3e9, { gpuLayers: 0 }), [true, total, told('on the GPU')])
   const plan = planMemory(sees, settings)
   t.throws(() => checkMemory(plan, settings, { ram: 4e9, vram: 0, unified: false }), {
-    message: /^524 MB of weights, 1\.6 GB for the projector, .* lower slots \(6 would fit\)/,
+    message: /^524 MB for the model, 1\.6 GB for the projector, .* lower slots \(6 would fit\)/,
   })
   const path = await tinyModel(t)
   t.equal((await readModelShape(path, path)).projectorBytes, (await readFile(path)).length)
@@ -258,7 +258,7 @@ t.test('loading', async (t) => {
   t.equal(backend.model.id, 'tiny')
   t.match(logger.lines, [
     { level: 'warn', message: /contextSize 1000 is more.*512/ },
-    { level: 'info', message: /of weights, 2 slots × 512 tokens = \d MB/ },
+    { level: 'info', message: /for the model, 2 slots × 512 tokens = \d MB/ },
   ])
   const clock = systemClock
   const q8 = await openTiny(t, { modelPath, kvCacheType: 'q8_0', mmap: false })

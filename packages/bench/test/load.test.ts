@@ -1,18 +1,14 @@
 import {
   type LoadClock,
   type LoadOptions,
-  type SimulationResult,
   type Target,
   agentFor,
   apis,
   arrivals,
-  candidates,
   e2eOf,
   fitCosts,
   gapsOf,
   generatedTokens,
-  paretoFront,
-  policyYaml,
   parseLengths,
   planSteps,
   randomSource,
@@ -23,7 +19,6 @@ import {
   ttftOf,
   warningsOf,
   watchSteps,
-  withLimits,
 } from '@cllm/bench'
 import { type Script, scriptedServer } from './scripted-server.js'
 import { once } from 'node:events'
@@ -31,7 +26,6 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type EngineStatistics, SimulatedClock } from '@cllm/core'
-import { batchings, createPolicy, orders, policyNames } from '@cllm/scheduler'
 import { type PassCosts, passMachine } from '@cllm/simulation'
 import OpenAI from 'openai'
 import { mean, median } from 'simple-statistics'
@@ -630,86 +624,4 @@ t.test('steps of the plan fit every backend', async (t) => {
       }
     }
   }
-})
-
-const result = (policy: string, share: number, speed: number, ttft: number, itl: number) =>
-  ({
-    policy,
-    policyOptions: {},
-    summary: {
-      goodput: { share },
-      outputTokensPerSecond: speed,
-      ttftMs: { p99: ttft },
-      itlMs: { p99: itl },
-    },
-  }) as unknown as SimulationResult
-
-t.test('the front has who is best at something, the best by goodput first', (t) => {
-  const front = paretoFront([
-    result('slow', 0.5, 100, 900, 50),
-    result('good', 0.9, 100, 800, 50),
-    result('smooth', 0.6, 90, 950, 10),
-    result('twin', 0.9, 100, 800, 50),
-    result('as good as', 0.9, 100.1, 800, 50),
-    result('late', 0.4, 100, 999, 1),
-  ])
-  t.same(
-    front.map(({ policy }) => policy),
-    ['good', 'as good as', 'smooth'],
-  )
-  t.end()
-})
-
-t.test('nearly equal policies that beat each other in a circle leave one', (t) => {
-  const front = paretoFront([
-    result('one', 1, 100, 100, 0),
-    result('two', 0.994, 100.4, 99.55, 0),
-    result('three', 0.998, 99.8, 99.1, 0),
-  ])
-  t.equal(front[0]?.policy, 'one')
-  t.end()
-})
-
-t.test('a configuration has the cells of its simulation', (t) => {
-  const found = { ...result('adaptive+fcfs', 1, 1, 1, 1), policyOptions: {}, kvTokens: 6000 }
-  t.match(policyYaml(found, []), '  kv_tokens: 6000\n')
-  t.end()
-})
-
-t.test('every candidate is a policy', (t) => {
-  const all = candidates({ itl: 100 }, 512, { batchings, orders })
-  for (const { policy, policyOptions } of all) t.ok(createPolicy(policy, policyOptions))
-  const names = new Set(all.map(({ policy }) => policy))
-  t.equal(names.size, policyNames.filter((name) => !name.endsWith('random')).length)
-  const adaptive = all.filter(({ policy }) => policy === 'adaptive+fcfs')
-  t.same(
-    adaptive.map(({ policyOptions }) => policyOptions),
-    [{ slo: { itl: 100 } }, {}],
-    'with the limits and without',
-  )
-  t.notOk(all.some(({ policyOptions }) => policyOptions.tokenBudget === 1024))
-  const more = {
-    batchings: [...batchings, { ...batchings[0]!, name: 'mine' }],
-    orders: [...orders, { ...orders[0]!, name: 'own' }],
-  }
-  const added = candidates({}, 512, more).map(({ policy }) => policy)
-  for (const name of ['mine+fcfs', 'mine+own', 'adaptive+own']) t.ok(added.includes(name), name)
-  t.end()
-})
-
-t.test('policies that keep limits get those of the goodput', (t) => {
-  const limited = (policy: string, options: object, slo: object) =>
-    withLimits(policy, { ...options }, slo, { batchings, orders })
-  t.same(limited('adaptive+sjf', { aging: 1 }, { ttft: 300, itl: 30, e2e: 9000 }), {
-    aging: 1,
-    slo: { ttft: 300, itl: 30 },
-  })
-  t.same(limited('adaptive+fcfs', {}, { tpot: 40 }), { slo: { itl: 40 } })
-  t.same(limited('adaptive+fcfs', {}, { itl: 500, tpot: 100 }), { slo: { itl: 100 } })
-  t.same(limited('adaptive+fcfs', {}, { itl: 50, tpot: 100 }), { slo: { itl: 50 } })
-  t.same(limited('adaptive+fcfs', { slo: { itl: 5 } }, { itl: 30 }), { slo: { itl: 5 } })
-  t.same(limited('adaptive+fcfs', {}, { e2e: 9000 }), {})
-  t.same(limited('chunked+fcfs', {}, { itl: 30 }), {})
-  t.same(limited('of-a-plugin', {}, { itl: 30 }), {})
-  t.end()
 })

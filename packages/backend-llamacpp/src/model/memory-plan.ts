@@ -140,7 +140,7 @@ function smaller(left: number, plan: MemoryPlan, settings: MemorySettings): stri
 }
 
 const weightsOf = ({ weights, projector }: MemoryPlan, place = ''): string =>
-  `${gigabytes(weights)} of weights` +
+  `${gigabytes(weights)} for the model` +
   (projector > 0 ? `, ${gigabytes(projector)} for the projector${place}` : '')
 
 const availableOf = ({ unified, ram, vram }: FreeMemory): number =>

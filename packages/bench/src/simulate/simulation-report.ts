@@ -110,6 +110,15 @@ export function simulationTable(results: readonly SimulationResult[]): string {
   return `${table}\n${[...new Set(notes)].join('')}\n`
 }
 
+/** A note where the seeds changed no figure of any policy, as with a trace that has its own times; else empty. */
+export function seedsNote(results: readonly SimulationResult[]): string {
+  const figuresOf = (result: SimulationResult) => JSON.stringify({ ...result, seed: 0, wall_ms: 0 })
+  const isAlike = (own: readonly SimulationResult[]) => new Set(own.map(figuresOf)).size === 1
+  const hasSeveral = new Set(results.map(({ seed }) => seed)).size > 1
+  if (!hasSeveral || ![...groupBy(results, nameOf).values()].every(isAlike)) return ''
+  return 'note: every seed gave the same figures\n'
+}
+
 /** A policy's name with its options. */
 export function nameOf({ policy, policyOptions }: SimulationResult): string {
   const options = Object.entries(policyOptions).map(([name, value]) => {

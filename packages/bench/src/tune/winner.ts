@@ -9,46 +9,58 @@ import { summarize } from '../metrics/summarize.js'
 import { nameOf } from '../simulate/simulation-report.js'
 import { groupBy } from '../statistics/statistics.js'
 
-const goodputOf = ({ summary }: SimulationResult): number => summary.goodput?.share ?? 0
-const ttftOf = ({ summary }: SimulationResult): number => summary.ttftMs?.p99 ?? Infinity
+/** A policy's results: one for each seed. */
+export type SeedResults = readonly SimulationResult[]
+
+/** The mean over the seeds, which is infinite where one of them measured nothing. */
+const mean = (of: (result: SimulationResult) => number) => (results: SeedResults) =>
+  results.reduce((sum, result) => sum + of(result), 0) / results.length
+
+const goodputOf = mean(({ summary }) => summary.goodput?.share ?? 0)
+const ttftOf = mean(({ summary }) => summary.ttftMs?.p99 ?? Infinity)
 
 /** The criteria for policies; higher is better. */
-const objectives: readonly ((result: SimulationResult) => number)[] = [
+const objectives: readonly ((results: SeedResults) => number)[] = [
   goodputOf,
-  ({ summary }) => summary.outputTokensPerSecond,
-  (result) => -ttftOf(result),
-  ({ summary }) => -(summary.itlMs?.p99 ?? Infinity),
+  mean(({ summary }) => summary.outputTokensPerSecond),
+  (results) => -ttftOf(results),
+  mean(({ summary }) => -(summary.itlMs?.p99 ?? Infinity)),
 ]
 
 /** Smaller differences than this share of a value are none. */
 const noticeable = 0.005
 
 /**
- * The Pareto front, best first: the best by rank, and the results that none before them dominates. Of results
- * that are equal in every criterion, only the first is kept; what has less than half the best goodput is no choice.
+ * The Pareto front, best first: the best by rank, and the policies that none before them dominates; what has less
+ * than half the best goodput is no choice.
+ *
+ * @returns for each policy its results, of all seeds
  */
-export function paretoFront(results: readonly SimulationResult[]): SimulationResult[] {
-  const front: SimulationResult[] = []
+export function paretoFront(results: readonly SimulationResult[]): SeedResults[] {
+  const front: SeedResults[] = []
   // By rank, as results that are nearly equal may beat each other in a circle.
-  for (const one of ranked(distinct(results))) {
+  for (const one of ranked(results)) {
     if (goodputOf(one) < goodputOf(front[0] ?? one) / 2) break
     if (!front.some((better) => dominates(better, one))) front.push(one)
   }
   return front
 }
 
-/** Without items that equal an earlier one in every compared figure. */
-export function distinct(results: readonly SimulationResult[]): SimulationResult[] {
-  const keyOf = (result: SimulationResult) => objectives.map((of) => of(result)).join(' ')
-  return Array.from(groupBy(results, keyOf).values(), ([first]) => first!)
+/**
+ * Policies by goodput, then TTFT p99, each the mean over the seeds. Of policies that are equal in every criterion,
+ * only the first is kept.
+ *
+ * @returns for each policy its results, of all seeds
+ */
+export function ranked(results: readonly SimulationResult[]): SeedResults[] {
+  const keyOf = (own: SeedResults) => objectives.map((of) => of(own)).join(' ')
+  const policies = [...groupBy(results, nameOf).values()]
+  return Array.from(groupBy(policies, keyOf).values(), ([first]) => first!).toSorted(
+    (a, b) => goodputOf(b) - goodputOf(a) || ttftOf(a) - ttftOf(b),
+  )
 }
 
-/** By goodput, then TTFT p99. */
-export function ranked(results: readonly SimulationResult[]): SimulationResult[] {
-  return results.toSorted((a, b) => goodputOf(b) - goodputOf(a) || ttftOf(a) - ttftOf(b))
-}
-
-function dominates(one: SimulationResult, other: SimulationResult): boolean {
+function dominates(one: SeedResults, other: SeedResults): boolean {
   let isBetter = false
   for (const of of objectives) {
     const [its, others] = [of(one), of(other)]
@@ -125,7 +137,11 @@ export async function confirm(
   })
 }
 
-/** The best confirmed policy by goodput, then TTFT p99; else the best simulated one. */
+/**
+ * The best confirmed policy by goodput, then TTFT p99; else the best simulated one.
+ *
+ * @param front - one result of each policy, best first
+ */
 export function winnerOf(
   front: readonly SimulationResult[],
   confirmed: readonly Confirmed[],

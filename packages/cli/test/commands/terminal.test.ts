@@ -582,7 +582,7 @@ t.test('models on the disk', async (t) => {
     rows.every(({ memory }) => memory.every((bytes, index) => bytes > (memory[index - 1] ?? 9e9))),
   )
   const seeing = await inside(['fit', 'smolvlm2'], { ...env, CLLM_GPU: 'off' })
-  t.match(seeing.stdout, /^smolvlm2: .* of weights, 989 MB for the projector in RAM; /)
+  t.match(seeing.stdout, /^smolvlm2: .* for the model, 989 MB for the projector in RAM; /)
   const small = await inside(['fit', file], { ...env, CLLM_GPU: 'off' })
   t.match(small.stdout, /│ 256 +│ .* ✓[^]*\nrun: cllm serve --model .* --slots 8 --ctx-size 256\n$/)
   t.match(await inside(['rm', '../notes.txt'], env), { code: 1, stderr: /is not downloaded/ })

@@ -1,5 +1,6 @@
 import {
   readRecording,
+  seedsNote,
   type SimulatedRun,
   simulatePolicy,
   simulationContent,
@@ -10,7 +11,7 @@ import {
 import { policiesOf } from '../../plugins/load-registry.js'
 import { exitCodeOf, writeFiles } from './output.js'
 import { defineCommand } from '../command.js'
-import { many, one, toggle, integer } from '../flags.js'
+import { many, toggle } from '../flags.js'
 import { loadFlags } from './flags/load.js'
 import { readPolicies, readSimulation, simulationFlags } from './flags/simulation.js'
 
@@ -24,12 +25,6 @@ the duration of each step. The same flags give the same result.`,
     policy: many('NAME', "batching+order or a plugin's, options as NAME:{JSON}; repeatable"),
     ...simulationFlags,
     json: toggle('One JSON line per policy on stdout and nothing else'),
-    seeds: one(
-      'N',
-      'Seeds to run, from --seed on; tables have 95 % intervals',
-      integer(1, 1000),
-      '1',
-    ),
     csv: loadFlags.csv,
     'requests-csv': loadFlags['requests-csv'],
     report: loadFlags.report,
@@ -55,21 +50,13 @@ Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 int
     }
     const results = runs.map((run) => run.result)
     if (!flags.json) io.stdout.write(simulationTable(results))
-    const isSame = results.every(
-      (one, at) => at % flags.seeds === 0 || figuresOf(one) === figuresOf(results[at - 1]),
-    )
-    // After an interruption there may be nothing to compare.
-    const isWhole = flags.seeds > 1 && !io.signal.aborted
-    if (isWhole && isSame) io.stderr.write('note: every seed gave the same figures\n')
+    io.stderr.write(seedsNote(results))
     const first = runs.filter(({ result }) => result.seed === flags.seed)
     await writeFiles(simulationContent(first), { ...flags, trace: flags['trace-out'] }, runs)
     const stopped = io.signal.aborted ? 'interrupted' : null
     return exitCodeOf(runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped })))
   },
 })
-
-const figuresOf = (result: SimulationResult | undefined): string =>
-  JSON.stringify({ ...result, seed: 0, wall_ms: 0 })
 
 /** The recording's policy if there is a recording, otherwise the default. */
 function usualPolicy(replay: string | undefined): string {

@@ -2,16 +2,15 @@ import {
   type Candidate,
   candidates,
   confirm,
-  distinct,
   paretoFront,
   policyYaml,
   ranked,
   runsCsv,
   schemaVersion,
+  seedsNote,
   simulatePolicy,
   simulationHead,
   type SimulationResult,
-  type SimulationSetup,
   simulationTable,
   winnerOf,
 } from '@cllm/bench'
@@ -28,8 +27,8 @@ export const run = defineCommand({
   usage: 'tune [--trace FILE] --slo ttft:1s,itl:100ms',
   doc: `
 Searches for the best scheduling policy for a load in simulation: first all policies with a part of
-the load, then the best of them with all of it. Prints the policies that no other policy beats, and
-the YAML of the best one.`,
+the load, then the best of them with all of it and with each seed. Prints the policies that no other
+policy beats, and the YAML of the best one.`,
   flags: {
     policy: many('NAME', 'Try only this; options as NAME:{JSON}; repeatable (default: all)'),
     ...simulationFlags,
@@ -47,7 +46,7 @@ the YAML of the best one.`,
     const { slo, json, sample, keep } = flags
     if (Object.keys(slo).length === 0) throw wrong('--slo is missing, such as ttft:1s,itl:100ms')
     const host = await openHost(io, flags.plugin)
-    const setup = { ...readSimulation(flags, host.policies), signal: io.signal }
+    const setup = readSimulation(flags, host.policies)
     const all: Candidate[] =
       flags.policy.length === 0
         ? candidates(slo, setup.batchSize, host.policies)
@@ -58,21 +57,28 @@ the YAML of the best one.`,
     if (!json) io.stdout.write(simulationHead(setup))
 
     const requests = Math.min(sample, setup.load.requests)
-    const part = { ...setup, load: { ...setup.load, requests } }
-    const first = await simulateAll(all, part, 'part of the load')
-    const inOrder = new Set([...paretoFront(first), ...ranked(distinct(first))])
+    const first = await simulateAll(all, 'part of the load', requests, 0, 1)
+    const inOrder = new Set([...paretoFront(first), ...ranked(first)].flat())
     const best = [...inOrder].slice(0, keep)
-    const second =
-      requests === setup.load.requests ? best : await simulateAll(best, setup, 'whole load')
-    const tried = [...new Set([...first, ...second])].map((result) => ({ result }))
+    // A first round with the whole load was the first seed's.
+    const done = requests === setup.load.requests ? best : []
+    const from = done.length === 0 ? 0 : 1
+    const more = await simulateAll(best, 'whole load', setup.load.requests, from, flags.seeds)
+    const tried = [...first, ...more].map((result) => ({ result }))
     if (flags.csv !== undefined) await writeText(flags.csv, runsCsv(tried))
     if (io.signal.aborted) return exitCode.interrupted
-    const front = paretoFront(second)
+    const unbeaten = paretoFront([...done, ...more])
+    const front = unbeaten.flat()
+    io.stderr.write(seedsNote(front))
     const { confirm: model, threads, gpu } = flags
-    const chosen = model === undefined ? [] : front.slice(0, flags['confirm-best'])
+    // The seed with the longest request sets the slots' size, which the YAML has.
+    const heads = unbeaten.map((own) =>
+      own.reduce((a, b) => (b.contextSize > a.contextSize ? b : a)),
+    )
+    const chosen = model === undefined ? [] : heads.slice(0, flags['confirm-best'])
     const options = { threads, gpu, requests: flags['confirm-requests'], signal: io.signal }
     const confirmed = await confirm(chosen, setup, { model: model ?? '', ...options }, host)
-    const winner = winnerOf(front, confirmed)
+    const winner = winnerOf(heads, confirmed)
     if (winner === undefined) return exitCode.failed
     const yaml = policyYaml(winner, flags.plugin)
     if (json) {
@@ -91,15 +97,27 @@ the YAML of the best one.`,
     io.stdout.write(`The best by goodput, as YAML:\n\n${yaml}`)
     return exitCode.ok
 
-    async function simulateAll(all: readonly Candidate[], setup: SimulationSetup, name: string) {
-      const progress = progressBar(io.stderr, name, all.length)
+    /** Simulates this many requests with the seeds from `from` up to `to`, counted from `--seed`. */
+    async function simulateAll(
+      all: readonly Candidate[],
+      name: string,
+      requests: number,
+      from: number,
+      to: number,
+    ) {
+      const progress = progressBar(io.stderr, name, all.length * (to - from))
       const results: SimulationResult[] = []
-      for (const { policy, policyOptions } of all) {
-        if (io.signal.aborted) break
-        const createPolicy = () => host.policies.createPolicy(policy, policyOptions)
-        const { result } = await simulatePolicy({ ...setup, policy, policyOptions, createPolicy })
-        results.push(result)
-        progress.step()
+      for (let at = from; at < to; at++) {
+        const seed = flags.seed + at
+        const own = at === 0 ? setup : readSimulation({ ...flags, seed }, host.policies)
+        const load = { ...own.load, requests }
+        for (const { policy, policyOptions } of all) {
+          if (io.signal.aborted) break
+          const createPolicy = () => host.policies.createPolicy(policy, policyOptions)
+          const options = { policy, policyOptions, createPolicy, load, signal: io.signal }
+          results.push((await simulatePolicy({ ...own, ...options })).result)
+          progress.step()
+        }
       }
       progress.stop()
       return results

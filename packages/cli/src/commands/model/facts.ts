@@ -140,7 +140,7 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
     const projector =
       fits.projector > 0 ? `, ${formatBytes(fits.projector)} for the projector ${where}` : ''
     const text = () =>
-      `${name}: ${formatBytes(shape.sizeBytes)} of weights${projector}; ${legend(available, devices)}\n` +
+      `${name}: ${formatBytes(shape.sizeBytes)} for the model${projector}; ${legend(available, devices)}\n` +
       `${textTable(['tokens per slot', ...counts], lines)}${advice(spec, fitting, asked)}`
     return tell(io, flags.json, fits, text)
   },

@@ -425,6 +425,14 @@ t.test('tune finds a policy and says how to use it', async (t) => {
     ['chunked', 'continuous', 'static'].flatMap((name) => [`${name}+fcfs 30`, `${name}+fcfs 80`]),
     'each candidate, with a part of the load and with all of it',
   )
+  const ranOf = async (...more: string[]) => {
+    const { stdout } = await run(...argv, ...more, '--seeds', '3', '--csv', csv, '--keep', '2')
+    t.match(stdout, / [\d.,]+ \([\d.,]+ to [\d.,]+\) │/)
+    return (await readCsv(csv)).map(({ requests, seed }) => `${requests} with ${seed}`)
+  }
+  const whole = ['1', '2', '3'].flatMap((seed) => [`80 with ${seed}`, `80 with ${seed}`])
+  t.same(await ranOf(), [...policies.map(() => '30 with 1'), ...whole], 'the best, with each seed')
+  t.same(await ranOf('--sample', '80'), ['80 with 1', ...whole], 'nothing runs twice')
   await t.rejects(run('--rate', '1'), { message: /--slo is missing/ })
 })
 

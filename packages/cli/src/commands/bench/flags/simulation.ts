@@ -93,6 +93,12 @@ export const simulationFlags = {
     images,
   ),
   seed: one('N', 'Same seed, same result', integer(0, 2 ** 32 - 1), '1'),
+  seeds: one(
+    'N',
+    'Seeds to run, from --seed on; tables have 95 % intervals',
+    integer(1, 1000),
+    '1',
+  ),
   slo: loadFlags.slo,
 } as const
 
