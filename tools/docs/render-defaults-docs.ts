@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { threadsFor } from '@cllm/backend-llamacpp'
+import { defaultSampling } from '@cllm/core'
 import { catalog } from '../../packages/cli/src/models/catalog/catalog.js'
-import { effectiveSampling, protocolDefaults } from '@cllm/http-koa'
+import { protocolDefaults } from '@cllm/http-koa'
 
 const threadRows = (): string => {
   const row = (mathCores: number, cores: number) => {
@@ -33,8 +34,8 @@ export const renderDefaultsDocs = (page: URL): string => {
   const [measured = '<!-- figures -->\n\n<!-- end of figures -->'] =
     figures.exec(readFileSync(page, 'utf8')) ?? []
   const rows = Object.entries(protocolDefaults).map(([path, defaults]) => {
-    const { temperature, topK, topP, minP, repetitionPenalty } = effectiveSampling(defaults)
-    const { maxTokens } = defaults
+    const { maxTokens, sampling } = defaults
+    const { temperature, topK, topP, minP, repetitionPenalty } = { ...defaultSampling, ...sampling }
     const most = Number.isFinite(maxTokens) ? maxTokens : 'the rest of the slot'
     const cells = [`\`${path}\``, most, temperature, topK, topP, minP, repetitionPenalty]
     return `| ${cells.join(' | ')} |`

@@ -12,7 +12,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { silentLogger } from '@cllm/core'
 import t from 'tap'
-import { renderConfig } from '../../src/commands/serve/config.js'
+import { toDocument } from '../../src/commands/serve/config.js'
 import { loadConfig } from '../../src/config/load-config.js'
 import { takeRights, openKeyRing } from '../../src/keys/keys.js'
 import { inside } from '../inside.js'
@@ -233,7 +233,7 @@ t.test('who listens for others needs keys, or says that it does not', (t) => {
 t.test('cllm config does not show the key', async (t) => {
   const loaded = loadConfig({ argv: [], env: { CLLM_API_KEY: 'top-secret' } })
   t.equal(loaded.config.security.api_key, 'top-secret')
-  t.match(renderConfig(loaded), /api_key: null # CLLM_API_KEY, hidden\n/)
+  t.match(String(toDocument(loaded)), /api_key: null # CLLM_API_KEY, hidden\n/)
   for (const more of [[], ['--json']]) {
     const { stdout: out, stderr: err } = await run('config', '--api-key', 'top-secret', ...more)
     t.notMatch(out + err, 'top-secret')

@@ -10,7 +10,7 @@ import { nativeDefaults } from '@cllm/http-koa'
 import { defaultPolicyName } from '@cllm/scheduler'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { renderConfig } from '../../src/commands/serve/config.js'
+import { toDocument } from '../../src/commands/serve/config.js'
 import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/schema.js'
 import { toEngineSettings, toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
@@ -422,7 +422,7 @@ t.test('several models', async (t) => {
   })
   t.same(config.models.aliases, { 'gpt-4o': 'tiny', any: null })
   t.equal(config.models.cache, '/etc/here')
-  const again = load({ yaml: renderConfig(load({ yaml })) })
+  const again = load({ yaml: String(toDocument(load({ yaml }))) })
   t.same(again.config, load({ yaml }).config)
 
   const flags = ['--model', 'a=./x.gguf', '--model=b=stories15m', '--model-alias', '*=b']
@@ -742,7 +742,7 @@ t.test('what `cllm config` prints is a configuration file of the same meaning', 
   fc.assert(
     fc.property(flags, (flags) => {
       const loaded = load({ flags })
-      const again = load({ yaml: renderConfig(loaded) })
+      const again = load({ yaml: String(toDocument(loaded)) })
       assert.deepEqual(again.config, loaded.config)
       assert.deepEqual(again.warnings, [])
     }),

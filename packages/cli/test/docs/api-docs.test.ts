@@ -3,7 +3,6 @@ import { defaultSampling, samplingRows } from '@cllm/core'
 import {
   adminProtocol,
   type BoundRoute,
-  effectiveSampling,
   generateSchema,
   type KoaProtocol,
   llamaServerProtocol,
@@ -135,7 +134,8 @@ function rangeOf({
 }
 
 t.test('the fields of /generate, with their ranges and defaults', (t) => {
-  const { sampling, maxTokens } = { ...nativeDefaults, sampling: effectiveSampling(nativeDefaults) }
+  const { maxTokens } = nativeDefaults
+  const sampling = { ...defaultSampling, ...nativeDefaults.sampling }
   const breakers = defaultSampling.drySequenceBreakers.map((one) => `\`${one}\``).join(', ')
   const defaults = new Map<string, unknown>([
     ...samplingRows.map(([name, { wire }]) => [wire, sampling[name]] as const),

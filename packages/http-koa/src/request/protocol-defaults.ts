@@ -1,4 +1,4 @@
-import { defaultSampling, defined, type ModelPreset, type SamplingParams } from '@cllm/core'
+import { defined, type ModelPreset } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, stop, parseFields, type JsonObject } from '../fields/fields.js'
 import type { DefaultOverrides, ProtocolDefaults } from './build-request.js'
@@ -26,12 +26,6 @@ export const eachWithOverrides = <Path extends string>(
   const own = all.map(([path, one]) => [path, withOverrides(one, overrides)])
   return Object.fromEntries(own) as Record<Path, ProtocolDefaults>
 }
-
-/** The sampling that a route ends up with, for documentation. */
-export const effectiveSampling = (defaults: ProtocolDefaults): Omit<SamplingParams, 'seed'> => ({
-  ...defaultSampling,
-  ...defaults.sampling,
-})
 
 /** Options of a protocol that set its defaults, in the names of `api.defaults`. */
 export const defaultsOptions = z.object({

@@ -17,11 +17,7 @@ comes from. The output is YAML that \`--config\` accepts.
 ${configHelp(all ? undefined : 'config')}`
 
 /** The configuration as YAML, with a comment per key on where its value comes from, and without secrets. */
-export const renderConfig = (loaded: LoadedConfig): string => toDocument(loaded).toString(unfolded)
-
-const unfolded = { lineWidth: 0 }
-
-function toDocument({ config, sources }: LoadedConfig, onlyChanged = false): Document {
+export function toDocument({ config, sources }: LoadedConfig, onlyChanged = false): Document {
   const document = new Document({})
   for (const option of options) {
     const path = option.path.split('.')
@@ -49,6 +45,6 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   const document = toDocument(loaded, argv.includes('--changed'))
   const sources = [...loaded.sources].filter(([path]) => document.hasIn(path.split('.')))
   const json = { config: document, sources: Object.fromEntries(sources) }
-  tell(io, argv.includes('--json'), json, () => document.toString(unfolded))
+  tell(io, argv.includes('--json'), json, () => document.toString({ lineWidth: 0 }))
   return 0
 }
