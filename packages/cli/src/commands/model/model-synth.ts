@@ -2,6 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { syntheticShapes, writeSyntheticModel, type SyntheticModelName } from '@cllm/gguf'
 import { CllmError } from '@cllm/core'
+import { reasonOf } from '../../config/messages.js'
 import { formatBytes } from '../../process/terminal.js'
 import { defineCommand } from '../command.js'
 import { one, wrong, integer } from '../flags.js'
@@ -29,8 +30,9 @@ export async function synthModel(like: string, out: string, seed = 0): Promise<n
   try {
     await mkdir(dirname(out), { recursive: true })
     return await writeSyntheticModel({ like: name, out, seed })
-  } catch (error) {
-    throw CllmError.from(error, 'model_unavailable')
+  } catch (cause) {
+    const message = `${out}: cannot be written: ${reasonOf(cause)}`
+    throw new CllmError('model_unavailable', message, { cause })
   }
 }
 

@@ -11,9 +11,10 @@ import { thisMachine } from '../../engine/native-library.js'
 import { gpuFolder, nativeFolder } from '../../models/cache-folder.js'
 import { type CommandIo, tell, defineCommand } from '../command.js'
 import { one, toggle } from '../flags.js'
-import { mkdir } from 'node:fs/promises'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { withLock } from '../../models/fetch/file-lock.js'
+import { orInvalid } from '../../config/messages.js'
 import { textTable } from '../../process/terminal.js'
 
 /** `cllm native` */
@@ -67,7 +68,7 @@ export async function withNativeLock<T>(
   { signal, stderr }: CommandIo,
   action: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  await mkdir(folder, { recursive: true })
+  orInvalid(() => mkdirSync(folder, { recursive: true }), 'the folder of local builds')
   const onWait = () => void stderr.write('another process is building: waiting for it\n')
   return await withLock(join(folder, 'build'), { signal, onWait }, action)
 }

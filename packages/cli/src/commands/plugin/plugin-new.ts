@@ -30,8 +30,11 @@ folder's name; the kind is ${kinds.join(', ')}.`,
       'package.json': json({ name, private: true, type: 'module' }),
       'jsconfig.json': json(editorSettings()),
     }
-    orInvalid(() => mkdirSync(folder), 'folder')
-    for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text)
+    const write = () => {
+      mkdirSync(folder)
+      for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text)
+    }
+    orInvalid(write, 'folder')
     const file = isAbsolute(folder) ? join(folder, `${name}.js`) : `./${join(folder, `${name}.js`)}`
     io.stdout.write(
       `${file}: a plug-in that works (${kind})\n` +

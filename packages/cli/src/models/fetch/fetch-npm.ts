@@ -1,7 +1,7 @@
 import type { FileHandle } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
 import pacote from 'pacote'
-import { Parser, type ReadEntry } from 'tar'
+import { Parser, type ReadEntry, Unpack } from 'tar'
 import type { CommandIo } from '../../commands/command.js'
 import type { NpmPart } from '../catalog/catalog.js'
 import { dirname } from 'node:path'
@@ -58,13 +58,30 @@ export async function fetchNpmFile(
   return await pacote.tarball.stream(part.package, extract, { ...config, signal })
 }
 
-/** Unpacks an npm package into an empty folder. */
+/** Unpacks an npm package into an empty folder. `pacote.extract` would pass over files that do not fit onto the disk. */
 export async function unpackNpm(
   spec: string,
   folder: string,
   { env, signal }: Pick<CommandIo, 'env' | 'signal'>,
 ): Promise<void> {
-  await pacote.extract(spec, folder, { ...(await npmConfig(env, process.cwd())), signal })
+  const unpack = (tarball: TarballStream) =>
+    new Promise<void>((resolve, reject) => {
+      const unpacker = new Unpack({
+        cwd: folder,
+        strip: 1,
+        strict: true,
+        // As `pacote.extract` does.
+        filter: (_, entry) => !('type' in entry && entry.type.endsWith('Link')),
+        noMtime: true,
+        preserveOwner: false,
+      })
+      unpacker.on('error', reject)
+      unpacker.on('close', resolve)
+      tarball.on('error', reject)
+      tarball.pipe(unpacker)
+    })
+  const config = await npmConfig(env, process.cwd())
+  await pacote.tarball.stream(spec, unpack, { ...config, signal })
 }
 
 async function write(entry: ReadEntry, target: FileHandle, start: number): Promise<number> {

@@ -96,6 +96,8 @@ t.test('cllm model synth', async (t) => {
   t.equal(first.toString('latin1', 0, 4), 'GGUF')
   t.ok(first.equals(await write('b.gguf', '--seed', '0')))
   t.notOk(first.equals(await write('c.gguf', '--seed', '1')))
+  const taken = execute(synth, ['--like', 'tiny', '--out', folder])
+  await t.rejects(taken, { code: 'model_unavailable', message: /^\/.+: cannot be written: EISDIR/ })
 })
 
 t.test('wrong command lines', async (t) => {

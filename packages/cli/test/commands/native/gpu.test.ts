@@ -1,10 +1,12 @@
-import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { binaryPackages, findBinary, gpuKinds } from '@cllm/backend-llamacpp'
 import { currentVersions } from '@cllm/backend-llamacpp/native-build'
 import t, { type Test } from 'tap'
 import type { CommandIo } from '../../../src/commands/command.js'
 import { add, remove } from '../../../src/commands/native/gpu.js'
+import { unpackNpm } from '../../../src/models/fetch/fetch-npm.js'
+import { localSources } from '../../models/local-sources.js'
 
 const version = currentVersions.nodeLlamaCppVersion
 
@@ -76,4 +78,20 @@ t.test('the library of a GPU is fetched, found, and deleted', async (t) => {
   t.match(printed(), new RegExp(`deleted ${folder}\n$`))
   t.equal(await remove([], io), 0)
   t.match(printed(), new RegExp(`there is no ${folder}\n$`))
+})
+
+t.test('a package of which a file cannot be written is not taken for unpacked', async (t) => {
+  const folder = t.testdir({ fine: {}, taken: { data: { 'model.bin': { here: '' } } } })
+  const sources = await localSources(folder)
+  t.teardown(() => sources.close())
+  const { env } = sources
+  const { signal } = new AbortController()
+  await sources.publish('one', Buffer.from('content'))
+  const unpack = async (to: string) => {
+    await unpackNpm('one@1.0.0', join(folder, to), { env, signal })
+    return await readFile(join(folder, to, 'data/model.bin'), 'utf8')
+  }
+  t.equal(await unpack('fine'), 'content')
+  await t.rejects(unpack('taken'), { code: 'ENOTEMPTY' })
+  await t.rejects(unpackNpm('none@1.0.0', folder, { env, signal }), { code: 'E404' })
 })

@@ -68,6 +68,14 @@ async function tinyModel(t: Test) {
   return { model, cache: join(folder, 'cache'), native: join(folder, 'cache', 'native') }
 }
 
+t.test('a folder that cannot be made is told', async (t) => {
+  const file = join(t.testdir({ file: '' }), 'file')
+  t.match(await ioIn(file).run('native remove'), {
+    code: 2,
+    stderr: /^error: the folder of local builds: ENOTDIR.*\n$/,
+  })
+})
+
 t.test('a build is measured, kept, shown and removed', async (t) => {
   const { model, cache, native } = await tinyModel(t)
   const { io, written, run } = ioIn(cache)

@@ -174,6 +174,9 @@ t.test('cllm plugin new writes plug-ins that pass cllm plugin test', async (t) =
     code: 2,
     stderr: /folder: it is there already: .*my-router\n$/,
   })
+  // Its own name fits into a folder, that of its test does not.
+  const long = await inside(['plugin', 'new', 'order', join(folder, 'a'.repeat(250))])
+  t.match(long, { code: 2, stderr: /^error: folder: ENAMETOOLONG[^\n]*\n$/ })
   for (const kind of ['order', 'protocol']) {
     const { said, code } = await test(kind, '1')
     t.match(
