@@ -10,7 +10,6 @@ import {
   type LogitProcessor,
   type MediaEncoder,
   type ModelInfo,
-  type OutputConstraint,
   type OutputLogprobs,
   type SamplingParams,
   type SlotId,
@@ -139,9 +138,9 @@ export class LlamaCppBackend implements Backend {
     return samplers.create(params, tokens, defined({ processors, constraint }))
   }
 
-  checkConstraint(constraint: OutputConstraint, signal?: AbortSignal): void | Promise<void> {
+  checkConstraint(...given: Parameters<ConstraintGrammars['prepare']>): void | Promise<void> {
     this.#checkOpen()
-    return this.parts.grammars.prepare(constraint, signal)
+    return this.parts.grammars.prepare(...given)
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {

@@ -1,14 +1,14 @@
-// The code of the thread of `compileInThread`.
+// The code of the thread of `CompileThread`.
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import type { OutputConstraint, TokenId } from '@cllm/core'
 import { entryOf } from '@cllm/core/defined'
 import { CllmError } from '@cllm/core/errors'
 import { compileConstraint } from './compile-constraint.js'
-import type { CompileJob, CompileReply, TokenQuestion } from './compile-thread.js'
+import type { CompileReply, ThreadSetup, TokenQuestion } from './compile-thread.js'
 import type { GrammarTokens } from './match/token-grammar.js'
 import { grammarLimits } from './refuse.js'
 
-const { constraint, answers, ...ofModel } = workerData as CompileJob
+const { answers, ...ofModel } = workerData as ThreadSetup
 
 const send = (message: CompileReply | TokenQuestion): void => parentPort?.postMessage(message, [])
 
@@ -20,7 +20,7 @@ function ask(name: string): readonly TokenId[] {
   return receiveMessageOnPort(parentPort!)!.message as readonly TokenId[]
 }
 
-function compile(): CompileReply {
+function compile(constraint: string): CompileReply {
   const known = new Map<string, readonly TokenId[]>()
   const tokens: GrammarTokens = {
     ...ofModel,
@@ -32,8 +32,10 @@ function compile(): CompileReply {
   return { rules: grammar.rules, first: grammar.mask(grammar.begin()) }
 }
 
-try {
-  send(compile())
-} catch (error) {
-  send({ problem: CllmError.from(error).serialize() })
-}
+parentPort?.on('message', (constraint: string) => {
+  try {
+    send(compile(constraint))
+  } catch (error) {
+    send({ problem: CllmError.from(error).serialize() })
+  }
+})

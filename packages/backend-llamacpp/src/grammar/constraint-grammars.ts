@@ -3,7 +3,8 @@ import { CllmError, type OutputConstraint } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
 import type { Vocabulary } from '../text/vocabulary.js'
 import { bounded, compileConstraint } from './compile-constraint.js'
-import { compileInThread } from './compile-thread.js'
+import { CompileThread } from './compile-thread.js'
+import { CompileTurns } from './compile-turns.js'
 import { type GrammarTokens, TokenGrammar } from './match/token-grammar.js'
 import { buildTokenTrie, type TokenTrie } from './match/token-trie.js'
 import { grammarLimits, littleWork, MoreWork, type WorkLimits } from './refuse.js'
@@ -22,6 +23,8 @@ export interface ConstraintGrammar {
   readonly grammar: TokenGrammar
 }
 
+type Prepared = [constraint: OutputConstraint, signal?: AbortSignal, tenant?: string]
+
 /** Compiles constraints to grammars and caches the most recently used grammars. */
 export class ConstraintGrammars {
   readonly #tokens: GrammarTokens
@@ -32,9 +35,10 @@ export class ConstraintGrammars {
   })
   /** Those that requests wait with, whatever the cache evicts: this thread compiles none of them again. */
   readonly #prepared = new WeakMap<OutputConstraint, ConstraintGrammar>()
-  /** The end of the last job of another thread. There is one such thread at a time. */
-  #done: Promise<unknown> = Promise.resolve()
-  readonly #closing = new AbortController()
+  /** There is one at a time; it ends once no constraint waits for it. */
+  readonly #thread: CompileThread
+  readonly #turns = new CompileTurns()
+  #closed: CllmError | undefined
 
   /**
    * @param vocabulary - the model's vocabulary
@@ -56,6 +60,7 @@ export class ConstraintGrammars {
       },
       encode,
     }
+    this.#thread = new CompileThread(this.#tokens)
   }
 
   /**
@@ -69,38 +74,36 @@ export class ConstraintGrammars {
   /**
    * Compiles a constraint for later: at once, or in another thread if it takes more than a few milliseconds.
    * @param signal - ends what the other thread does for it
+   * @param tenant - tenants take turns at the other thread; default: one without a name
    * @throws CllmError `invalid_constraint`
    */
-  prepare(constraint: OutputConstraint, signal?: AbortSignal): void | Promise<void> {
+  prepare(...given: Prepared): void | Promise<void> {
     const isKnown = this.#trie !== undefined || this.#tokens.size < manyTokens
-    return isKnown ? this.#prepare(constraint, signal) : this.#prepareFirst(constraint, signal)
+    return isKnown ? this.#prepare(...given) : this.#prepareFirst(given)
   }
 
-  async #prepareFirst(constraint: OutputConstraint, signal?: AbortSignal): Promise<void> {
+  async #prepareFirst(given: Prepared): Promise<void> {
     void this.#tokens.trie
     // oxlint-disable-next-line no-restricted-globals -- yields to the event loop; no time is measured
     await new Promise(setImmediate)
-    await this.#prepare(constraint, signal)
+    await this.#prepare(...given)
   }
 
-  #prepare(constraint: OutputConstraint, signal?: AbortSignal): void | Promise<void> {
+  #prepare(...[constraint, signal, tenant]: Prepared): void | Promise<void> {
     const text = textOf(constraint)
     try {
       this.#prepared.set(constraint, this.#of(constraint, text, littleWork))
     } catch (error) {
       if (!(error instanceof MoreWork)) throw error
-      const { signal: closing } = this.#closing
-      const ended = signal === undefined ? closing : AbortSignal.any([closing, signal])
-      const job = this.#done.then(() => this.#prepareElsewhere(constraint, text, ended))
-      this.#done = job.catch(() => {})
-      return job
+      return this.#prepareElsewhere(text, constraint, signal, tenant)
     }
   }
 
-  /** Ends the other thread, if there is one. */
+  /** Ends the other thread, if there is one, and all that wait for it. */
   async close(): Promise<void> {
-    this.#closing.abort(new CllmError('backend_failed', 'the backend was disposed of'))
-    await this.#done
+    this.#closed = new CllmError('backend_failed', 'the backend was disposed of')
+    this.#turns.close(this.#closed)
+    await this.#thread.end()
   }
 
   #of(constraint: OutputConstraint, text: string, limits: WorkLimits): ConstraintGrammar {
@@ -113,22 +116,24 @@ export class ConstraintGrammars {
     return this.#keep(constraint, key, compileConstraint(constraint, this.#tokens, limits))
   }
 
-  async #prepareElsewhere(
-    constraint: OutputConstraint,
-    text: string,
-    signal: AbortSignal,
-  ): Promise<void> {
-    signal.throwIfAborted()
-    const key = keyOf(text)
-    let made = this.#known.get(key)
-    if (made === undefined) {
-      const { size, endOfGeneration, trie } = this.#tokens
-      const job = { constraint: text, size, endOfGeneration, trie }
-      const encode = (name: string) => this.#tokens.encode(name, true)
-      const { rules, first } = await compileInThread(job, encode, signal)
-      made = this.#keep(constraint, key, new TokenGrammar(rules, this.#tokens, first))
+  async #prepareElsewhere(text: string, ...given: Prepared): Promise<void> {
+    const [constraint, signal, tenant = ''] = given
+    await this.#turns.take(tenant, signal)
+    try {
+      if (this.#closed !== undefined) throw this.#closed
+      const key = keyOf(text)
+      let made = this.#known.get(key)
+      if (made === undefined) {
+        const { rules, first } = await this.#thread.compile(text, signal)
+        made = this.#keep(constraint, key, new TokenGrammar(rules, this.#tokens, first))
+      }
+      this.#prepared.set(constraint, made)
+    } catch (error) {
+      throw this.#closed ?? error
+    } finally {
+      if (!this.#turns.areWanted) await this.#thread.end()
+      this.#turns.next()
     }
-    this.#prepared.set(constraint, made)
   }
 
   #keep(constraint: OutputConstraint, key: string, grammar: TokenGrammar): ConstraintGrammar {

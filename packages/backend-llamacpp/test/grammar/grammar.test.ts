@@ -662,16 +662,57 @@ t.test('what nobody waits for any more ends, and the next one begins', async (t)
     schemaOf({ enum: numbered(12_000 + more) }),
   )
   const [leaving, queued] = [new AbortController(), new AbortController()]
-  const ends = grammars.prepare(first!, leaving.signal)
-  const never = grammars.prepare(second!, queued.signal)
+  const ended: unknown[] = []
+  const end = async (constraint: OutputConstraint, { signal }: AbortController) => {
+    await Promise.resolve(grammars.prepare(constraint, signal)).catch((error: unknown) => {
+      ended.push(error)
+    })
+  }
+  const jobs = [end(first!, leaving), end(second!, queued)]
   const lives = grammars.prepare(third!, new AbortController().signal)
   await new Promise(setImmediate)
-  queued.abort(new Error('the second has left'))
-  leaving.abort(new Error('the first has left'))
-  await t.rejects(Promise.resolve(ends), { message: 'the first has left' })
-  await t.rejects(Promise.resolve(never), { message: 'the second has left' })
+  queued.abort('the second has left')
+  await new Promise(setImmediate)
+  t.same(ended, ['the second has left'], 'it does not wait for its turn')
+  leaving.abort('the first has left')
+  await Promise.all(jobs)
+  t.same(ended, ['the second has left', 'the first has left'])
   await lives
   t.ok(grammars.of(third!))
+})
+
+t.test('tenants take turns at one thread, which ends when no constraint waits', async (t) => {
+  const { grammars } = compiling()
+  t.teardown(async () => await grammars.close())
+  const { Worker } = workers
+  const started: workers.Worker[] = []
+  workers.Worker = class extends Worker {
+    constructor(file: URL, options: workers.WorkerOptions) {
+      super(file, options)
+      started.push(this)
+    }
+  }
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    workers.Worker = Worker
+    syncBuiltinESMExports()
+  })
+  const order: string[] = []
+  const leaving = new AbortController()
+  const wait = async (name: string, tenant: string, signal?: AbortSignal) => {
+    const constraint = schemaOf({ enum: numbered(12_000).concat(name) })
+    await Promise.resolve(grammars.prepare(constraint, signal, tenant)).catch(() => {})
+    order.push(name)
+  }
+  const jobs = ['a1', 'a2', 'a3', 'b1'].map((name) => wait(name, name[0]!))
+  jobs.push(wait('left', 'b', leaving.signal))
+  leaving.abort()
+  await Promise.all(jobs)
+  t.same(order, ['left', 'a1', 'a2', 'b1', 'a3'])
+  t.equal(started.length, 1)
+  t.equal(started[0]!.threadId, -1, 'it has ended')
+  await wait('a4', 'a')
+  t.equal(started.length, 2)
 })
 
 t.test('what is under way in another thread ends with the grammars', async (t) => {

@@ -48,10 +48,7 @@ export interface BackendLimits {
  * listed: there, the presence of the method tells. A request that needs a missing capability gets a 400.
  */
 export interface BackendCapabilities {
-  /**
-   * Whether it generates text; false for models that only compute embeddings, where `step` is never called. Default:
-   * true.
-   */
+  /** Whether it generates text; false: only embeddings, and `step` is never called. Default: true. */
   readonly generates?: boolean
   readonly logprobs: boolean
   /**
@@ -205,8 +202,7 @@ export interface Backend extends Learner {
 
   /**
    * A sampler for the sequence whose tokens so far (prompt and generated) are `tokens`. The random numbers of a draw must
-   * depend on (seed, position) only, so that a sequence that was preempted, moved or continued elsewhere draws the same
-   * tokens.
+   * depend on (seed, position) only, so that a preempted, moved or continued sequence draws the same tokens.
    * @param promptTokens - how many of the tokens are the prompt; the tokens after it were sampled, and a constraint
    *   applies to them. Default: all of them.
    * @param processors - the samplers of `params.samplers`, in their order, to be applied to the logits of each draw
@@ -223,9 +219,14 @@ export interface Backend extends Learner {
    * Checks that a sampler can be made with this constraint, and prepares that: at once if it is quick, as steps wait
    * meanwhile, or with a promise. Left out by a backend without constraints.
    * @param signal - aborted when nothing waits for the promise any more; it may then reject with the signal's reason
+   * @param tenant - who waits; a backend that checks one after the other may let tenants take turns
    * @throws CllmError `invalid_constraint` saying what cannot be honoured, and where
    */
-  checkConstraint?(constraint: OutputConstraint, signal?: AbortSignal): void | Promise<void>
+  checkConstraint?(
+    constraint: OutputConstraint,
+    signal?: AbortSignal,
+    tenant?: string,
+  ): void | Promise<void>
 
   /**
    * One forward pass over the whole batch, then sampling. Never called during a step. If it rejects, no slot has changed.
@@ -290,8 +291,7 @@ export interface Backend extends Learner {
   /**
    * For backends where steps take longer with some sets of slots: the milliseconds that each step takes longer with
    * sequences in these slots (in no order, each once) than with as many in the best slots; 0: none. The engine weighs it
-   * when it chooses slots, and may move sequences to better slots with `copyPrefix` and `release`. Left out by a backend
-   * where all slots are equally good.
+   * when it chooses slots, and may move sequences with `copyPrefix` and `release`. Left out where all are equally good.
    */
   layoutMs?(used: readonly SlotId[]): number
 

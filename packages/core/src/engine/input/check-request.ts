@@ -201,12 +201,14 @@ const constraintTypes = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json
  * Checks a constraint; returns a promise if the backend takes longer.
  *
  * @param signal - aborted when the request has ended
+ * @param tenant - the request's
  * @throws `invalid_request`, `unsupported`, or the backend's error
  */
 export function checkConstraint(
   constraint: OutputConstraint,
   backend: Backend,
   signal: AbortSignal,
+  tenant: string,
 ): Promise<void> | undefined {
   checkShape(constraint)
   if (backend.checkConstraint === undefined) {
@@ -216,7 +218,7 @@ export function checkConstraint(
     throw CllmError.from(error, 'backend_failed')
   }
   try {
-    return backend.checkConstraint(constraint, signal)?.catch(fail)
+    return backend.checkConstraint(constraint, signal, tenant)?.catch(fail)
   } catch (error) {
     return fail(error)
   }

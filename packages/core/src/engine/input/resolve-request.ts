@@ -125,7 +125,8 @@ export function resolveRequest(
     }),
     stopMatcher: stop.length > 0 ? new StopMatcher([...stop]) : undefined,
   })
-  return [complete, constraint && ((signal) => checkConstraint(constraint, backend, signal))]
+  const check: Check = (signal) => checkConstraint(constraint!, backend, signal, tenant)
+  return [complete, constraint && check]
 }
 
 function resolveSampling(
