@@ -126,6 +126,7 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await page.getByText('In force: chunked+fair').waitFor()
   await page.getByRole('button', { name: 'Back to adaptive+fcfs' }).waitFor()
   await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
+  await shoot('scheduler')
   const answer = await fetch(`${url}/admin/scheduler`)
   t.match(await answer.json(), { data: { policy: 'chunked+fair' } })
   await page.getByRole('region', { name: 'Queue' }).getByRole('link').last().click()
@@ -136,7 +137,6 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   // On a machine that may be busy; the model may end it itself.
   await page.getByText(/ended with \d+ tokens? \((length|stop)\)/).waitFor({ timeout: 45_000 })
   await page.getByRole('link', { name: 'Close' }).click()
-  await shoot('scheduler', page.getByText(/\b[6-9]\d requests ended/))
   const size = page.viewportSize()!
   for (const width of [1280, 390]) {
     await page.setViewportSize({ ...size, width })
