@@ -111,7 +111,7 @@ const sessionAsKey = new RegExp(`^${uuid}$`)
  * The program of a request: its `session`, or what clients send in its place. Undefined: it can only be recognised by the
  * prompt.
  */
-function programOf(call: Pick<Call, 'header' | 'fields'>): string | undefined {
+export function programOf(call: Pick<Call, 'header' | 'fields'>): string | undefined {
   const { metadata, prompt_cache_key: key } = (call.fields ?? {}) as {
     readonly metadata?: { readonly user_id?: unknown }
     readonly prompt_cache_key?: unknown

@@ -3,7 +3,14 @@ import { CllmError, defined, pause } from '@cllm/core'
 import type { Clock, FoundState, SharedStates } from '@cllm/core'
 import { invalidField } from '../../../request/refusals.js'
 import { isOpen, scopeOf } from './response-items.js'
-import type { ConversationObject, Found, Kept, KeptItem, ResponseObject } from './response-items.js'
+import type {
+  ConversationObject,
+  Earlier,
+  Found,
+  Kept,
+  KeptItem,
+  ResponseObject,
+} from './response-items.js'
 
 /** A response that is being computed. */
 interface Running {
@@ -104,24 +111,26 @@ export class KeptItems {
   }
 
   /**
-   * The items of a response and of the responses before it, the oldest first.
+   * The items of a response and of the responses before it, the oldest first, and the oldest one's id.
    *
    * @throws `not_found` if one of them is no longer stored, `invalid_request` if it is still being computed, or all
    *   together are too large
    */
-  async itemsUpTo(owner: string, id: string): Promise<readonly KeptItem[]> {
+  async itemsUpTo(owner: string, id: string): Promise<Earlier> {
     const field = 'previous_response_id'
     const turns: (readonly KeptItem[])[] = []
     let bytes = 0
+    let first = id
     for (let next: string | null = id; next !== null;) {
       const { object, items, file }: Found<ResponseObject> = await this.response(owner, next, field)
       bytes += file.bytes
       if (bytes > mostBytes) throw tooLarge(field, 'the turns before it')
       if (object.status === 'in_progress') throw invalidField(field, `${next} has no answer yet`)
       turns.push([...items, ...object.output])
+      first = next
       next = object.previous_response_id
     }
-    return turns.toReversed().flat()
+    return { items: turns.toReversed().flat(), program: first }
   }
 
   /** Removes it, and ends it if it is being computed. @throws `not_found`, `storage_failed` */

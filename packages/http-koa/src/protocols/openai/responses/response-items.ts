@@ -16,6 +16,13 @@ export interface KeptItem {
   readonly [member: string]: unknown
 }
 
+/** What a response continues. */
+export interface Earlier {
+  readonly items: readonly KeptItem[]
+  /** The program of all its responses: the conversation's id, or the first response's. Undefined: it continues nothing. */
+  readonly program?: string
+}
+
 /** A stored response. */
 export interface ResponseObject {
   readonly id: string

@@ -29,7 +29,7 @@ import {
   toolChoiceSchema,
 } from '../openai-tools.js'
 import type { KeptItems } from './kept-items.js'
-import { type KeptItem, inputSchema, toMessages } from './response-items.js'
+import { type Earlier, type KeptItem, inputSchema, toMessages } from './response-items.js'
 
 const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')
 const functionSchema = z.object(functionFields)
@@ -171,7 +171,7 @@ export async function itemsBefore(
   fields: ResponsesFields,
   owner: string,
   kept: KeptItems | undefined,
-): Promise<readonly KeptItem[]> {
+): Promise<Earlier> {
   const { previous_response_id: previous, conversation, prompt, background } = fields
   if (prompt !== undefined)
     throw unsupported('prompt', 'no prompts are stored here; send them as input')
@@ -179,12 +179,13 @@ export async function itemsBefore(
     const asked = Object.entries({ previous_response_id: previous, conversation, background })
     const field = asked.find(([, value]) => value !== undefined && value !== false)?.[0]
     if (field !== undefined) throw unsupported(field, nothingStored)
-    return []
+    return { items: [] }
   }
   if (previous !== undefined && conversation !== undefined) {
     throw expectedField('conversation', 'nothing beside previous_response_id')
   }
   if (previous !== undefined) return await kept.itemsUpTo(owner, previous)
-  if (conversation === undefined) return []
-  return (await kept.conversation(owner, conversation, 'conversation')).items
+  if (conversation === undefined) return { items: [] }
+  const { items } = await kept.conversation(owner, conversation, 'conversation')
+  return { items, program: conversation }
 }

@@ -1,8 +1,8 @@
-import { CllmError, within } from '@cllm/core'
+import { CllmError, defined, within } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { publicError } from '../../../errors/error-body.js'
 import { withModelDefaults } from '../../../request/build-request.js'
-import { startGeneration } from '../../../request/generation.js'
+import { programOf, startGeneration } from '../../../request/generation.js'
 import { countPrompt } from '../../../request/prompt-text.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import { encodeAll, encoded, eventStream, StreamReply } from '../../../routes/route.js'
@@ -51,20 +51,22 @@ async function read(call: ResponsesCall, { defaults, kept, recent, mcp }: OpenAi
   const { tools } = call.fields
   const named = mcp && tools && (await withMcpTools(tools, mcp))
   const owner = ownerOf(call)
-  const before = await itemsBefore(call.fields, owner, kept)
+  const { items: before, program } = await itemsBefore(call.fields, owner, kept)
   const readKept = kept && (async (id: string) => await kept.response(owner, id))
   const input = await recent.filled(owner, call.fields.input, before, readKept)
   const fields = { ...call.fields, tools: named ?? tools, input }
   const opened = call.open(fields.model)
   const own = defaults['/v1/responses']
   const request = await toResponsesRequest(fields, opened.client, own, call.logger, before)
-  return { ...opened, fields, before, request }
+  return { ...opened, fields, before, program, request }
 }
 
 /** Has the engine begin what a body asks for. */
 async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
-  const { fields, model, client, before, request } = await read(call, openAi)
-  const generation = await startGeneration(call, client, request.request)
+  const { fields, model, client, before, program, request } = await read(call, openAi)
+  const session = request.request.session ?? programOf(call) ?? program
+  const named = { ...request.request, ...defined({ session }) }
+  const generation = await startGeneration(call, client, named)
   // answers of a batch are in its file, so they are not stored
   const isStored = fields.store ?? call.streams !== undefined
   const kept = isStored ? openAi.kept : undefined

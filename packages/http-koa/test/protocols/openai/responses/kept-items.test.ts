@@ -106,7 +106,7 @@ t.test(
     const after = { ...two.object, previous_response_id: 'one' }
     await items.put('own', { ...one, items: [large] })
     await items.put('own', { object: after, items: [large] })
-    t.equal((await items.itemsUpTo('own', 'one')).length, 1)
+    t.match(await items.itemsUpTo('own', 'one'), { items: { length: 1 }, program: 'one' })
     const message = /^previous_response_id: .* at most/
     await t.rejects(items.itemsUpTo('own', 'two'), { code: 'invalid_request', message })
   },

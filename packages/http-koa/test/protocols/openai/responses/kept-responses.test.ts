@@ -8,7 +8,7 @@ import {
   StateFolder,
   type StateFolderOptions,
 } from '@cllm/host'
-import { hashKey, keyRing, metricsProtocol, openAiProtocol } from '@cllm/http-koa'
+import { adminProtocol, hashKey, keyRing, metricsProtocol, openAiProtocol } from '@cllm/http-koa'
 import { drive, FakeTokenizer, scriptAnswers } from '@cllm/testing'
 import t, { type Test } from 'tap'
 import { serve, until } from '../../../serve.js'
@@ -80,7 +80,7 @@ async function start(
   )
   const openAi = openAiProtocol({ responses, ...(defaults && { defaults }) })
   const server = await serve({
-    protocols: [openAi, metricsProtocol({ protocols: [openAi] })],
+    protocols: [openAi, metricsProtocol({ protocols: [openAi] }), adminProtocol()],
     backend: { script, contextSize: 1024, ...(stepMs && { stepMs: () => stepMs }) },
     transport: { isReady: () => isReady, ...(keys && { security: { keys: ring } }) },
     directory: (models: ClosableDirectory) =>
@@ -152,6 +152,9 @@ t.test('a response is kept, gone on with, and forgotten', async (t) => {
   const input = [{ role: 'user', content: 'three' }]
   const third = await make({ input, previous_response_id: second.id })
   t.match(third, { output: said('third') })
+  t.match((await ask('GET', '/admin/programs')).json, {
+    data: { programs: [{ id: first.id, calls: 2 }] },
+  })
 
   const items = await ask('GET', `${path}/${third.id}/input_items`)
   const content = [{ type: 'input_text', text: 'three' }]
@@ -639,6 +642,8 @@ t.test('a conversation has the turns of its responses', async (t) => {
     t.match({ status, json }, { status: 400, json: { error: { param: 'items.1.call_id' } } })
   }
   t.match(await make({ input: 'three', conversation: id }), { output: said('third') })
+  const { json } = await ask('GET', '/admin/programs')
+  t.match(json, { data: { programs: [{ id }] } })
   t.match(await ask('POST', `${at}/${id}`, { metadata: { c: 'd' } }), {
     json: { metadata: { c: 'd' } },
   })
