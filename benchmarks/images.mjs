@@ -1,9 +1,10 @@
-// Images and sounds, in cLLM beside llama-server. Four measurements:
+// Images and sounds, in cLLM beside llama-server. Five measurements:
 //   answers  greedy answers that are equal: all can be only where both compute with one build of llama.cpp and in the same
 //            passes (--extra=--policy static+fcfs): llama.cpp sums fewer than 64 vectors in another way than more
 //   times    the first token of a prompt with an image, the same image again and after a restart, and the largest pause
 //            of four streams while it comes, beside that of a text of as many tokens
 //   turns    the first token of new images, on both servers in turns, each of which is at rest before
+//   machines the first token of new images at one worker of a cluster, and of the same images at the other worker
 //   kills    answers that change when the engine or the encoder is killed
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -211,6 +212,33 @@ async function turns() {
   for (const server of servers) await server.stop()
 }
 
+async function machines() {
+  // Of TypeScript, so only this measurement needs `--import=./.ci/load-tests.mjs`.
+  const { startCluster } = await import('./lib/cluster-processes.mjs')
+  const { model, 'ctx-size': context, 'media-library': library } = values
+  const own = library === undefined ? [] : ['--media-library', library]
+  const extra = ['--mmproj', projector, '--chat-template', 'chatml', '--ctx-size', context, ...own]
+  const cluster = await startCluster({ model, slots: 2, extra })
+  for (const disk of ['one', 'other'])
+    await cluster.worker({ more: ['--cache-disk', join(folder, disk)] })
+  const front = await cluster.front('--router', 'round-robin')
+  const side = Number(values.pixels)
+  const figures = []
+  for (let round = -1; round < Number(values.rounds); round++) {
+    const media = part(side, side)
+    const row = []
+    // Each other one is the other worker's.
+    for (let nth = 0; nth < 4; nth++) {
+      const content = [{ type: 'text', text: text(8, random) }, media]
+      row.push(await firstToken(front, [...content, { type: 'text', text: 'Tell.' }]))
+    }
+    if (round >= 0) figures.push([...row, row[1] / row[0]])
+  }
+  const middle = (nth) => median(figures.map((row) => row[nth]))
+  const names = ['first', 'at the other', 'again', 'again there', 'ratio']
+  console.log(table([names, names.map((_, nth) => middle(nth).toFixed(nth < 4 ? 0 : 3))]))
+}
+
 async function kills() {
   const server = await start('cllm', 4)
   let [same, changed, failed] = [0, 0, 0]
@@ -235,6 +263,6 @@ async function kills() {
   await server.stop()
 }
 
-await { answers, times, turns, kills }[positionals[0] ?? 'answers']()
+await { answers, times, turns, machines, kills }[positionals[0] ?? 'answers']()
 await rm(folder, { recursive: true })
 process.exit(0)

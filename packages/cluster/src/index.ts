@@ -23,6 +23,7 @@ export type {
   StepEvents,
 } from './messages.js'
 export * from './shared/job-queue.js'
+export * from './shared/shared-encodings.js'
 export * from './shared/shared-records.js'
 export * from './shared/shared-states.js'
 export * from './shared/shared-text.js'

@@ -85,7 +85,7 @@ async function start(settings: EngineSettings): Promise<void> {
       options: { ...settings.options, cacheRamBytes },
       registry,
       use: parts,
-      ...stateFilesOf(cache, cacheRamBytes, backend, logger),
+      ...(await stateFilesOf(cache, cacheRamBytes, backend, logger)),
       counts: false,
     })
     await loadAdapters(engine, settings, logger)
@@ -158,14 +158,17 @@ const mostEncodedBytes = 2 ** 28
  *
  * @param ramBytes - of the cache; also the limit of the states of unloaded models, and a quarter of it that of encodings
  */
-function stateFilesOf(
-  { disk, unloaded, encodings, slotFolder, key }: CacheSettings,
+async function stateFilesOf(
+  { disk, unloaded, encodings, slotFolder, key, cluster }: CacheSettings,
   ramBytes: number,
   { media }: Backend,
   logger: Logger,
-): Pick<EngineParts, 'stateFiles' | 'slotFiles' | 'stateMemory'> {
-  const open = (options: StateFolderOptions) =>
-    new StateFolder({ ...options, ...defined({ key }) }, systemClock, logger)
+): Promise<Pick<EngineParts, 'stateFiles' | 'slotFiles' | 'stateMemory'>> {
+  const shared = cluster && media && (await import('@cllm/cluster')).SharedEncodings
+  const open = (options: StateFolderOptions) => {
+    const all = [{ ...options, ...defined({ key }) }, systemClock, logger] as const
+    return shared && cluster ? new shared(...all, cluster) : new StateFolder(...all)
+  }
   const waiting = { limitBytes: ramBytes, isUrgent: true, whenClosing: true }
   const folder = disk ?? (unloaded === undefined ? undefined : { folder: unloaded, ...waiting })
   if (encodings !== undefined) {

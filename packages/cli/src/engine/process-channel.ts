@@ -7,6 +7,7 @@ import {
   type Logger,
   systemClock,
 } from '@cllm/core'
+import type { RedisBusOptions } from '@cllm/cluster'
 import type { PluginEntry, StateFolderOptions, Channel, FromEngine, ToEngine } from '@cllm/host'
 import type { LogSettings } from '../process/logger.js'
 
@@ -58,6 +59,8 @@ export interface CacheSettings {
   readonly slotFolder?: string
   /** Key that the files are encrypted with; default: they are not encrypted. */
   readonly key?: string
+  /** Server of the cluster whose machines share encoded images and sounds. Default: they are this one's. */
+  readonly cluster?: Pick<RedisBusOptions, 'url' | 'ca'>
 }
 
 /** Changes the log level of a running engine's process. */

@@ -3,7 +3,7 @@ import type { SupervisorOptions } from '@cllm/host'
 import { policyOptionsOf } from '../config/resolve-policy.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import { type CllmConfig, options } from '../config/options/schema.js'
-import { readChatTemplate } from '../config/paths.js'
+import { readChatTemplate, readNamed } from '../config/paths.js'
 import type { OwnSettings } from '../config/served-models.js'
 import { catalogSampling } from '../models/catalog/catalog.js'
 import { type CacheSettings, type EngineSettings, llamaCpp } from './process-channel.js'
@@ -73,7 +73,7 @@ export function toSupervisorOptions({ engine }: CllmConfig): Partial<SupervisorO
   }
 }
 
-function toCacheSettings({ cache }: CllmConfig): CacheSettings {
+function toCacheSettings({ cache, cluster: { url, ca } }: CllmConfig): CacheSettings {
   const { ram, disk: folder, disk_size: size, disk_age: days, slot_save_path: saved, key } = cache
   const limits = { limitBytes: size * 2 ** 20, maxAgeMs: days * 24 * 3_600_000 }
   return {
@@ -81,6 +81,7 @@ function toCacheSettings({ cache }: CllmConfig): CacheSettings {
     ...(folder !== null && { disk: { folder, ...limits } }),
     ...(saved !== null && { slotFolder: saved }),
     ...(key !== null && { key }),
+    ...(url !== null && { cluster: { url, ...(ca !== null && { ca: readNamed(ca) }) } }),
   }
 }
 

@@ -23,10 +23,11 @@ export const socketLimitMs = 5000
  *
  * @param isPatient whether commands wait for the next connection; default: they fail without one
  * @param socketTimeoutMs milliseconds after which an idle socket is closed and reopened; default 0: never
+ * @param pingMs milliseconds between pings; default 0: none
  */
 export function connectTo(
   { url, ca }: RedisAddress,
-  { isPatient = false, socketTimeoutMs = 0 } = {},
+  { isPatient = false, socketTimeoutMs = 0, pingMs = 0 } = {},
 ) {
   const tls = ca === undefined ? {} : { tls: true as const, ca }
   return createClient({
@@ -34,6 +35,7 @@ export function connectTo(
     RESP: 2,
     // Envelopes wait for the next connection in the MailboxWriter, where they keep their order.
     disableOfflineQueue: !isPatient,
+    pingInterval: pingMs,
     // By default each command starts a 5 s timer, even if it is answered: half of the cost of an envelope.
     commandOptions: { timeout: 0 },
     socket: {

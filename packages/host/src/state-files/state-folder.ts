@@ -52,7 +52,8 @@ export interface StateFolderOptions {
 export class StateFolder implements SharedStateFiles {
   readonly limitBytes: number
   readonly whenClosing: boolean
-  readonly #secret: Uint8Array | undefined
+  /** The key of encrypted files. */
+  protected readonly secret: Uint8Array | undefined
   readonly #writer: StateThread
   /** Calls that exceeded their time limit and still run. */
   readonly #late = new Set<Promise<unknown>>()
@@ -61,13 +62,13 @@ export class StateFolder implements SharedStateFiles {
 
   constructor(
     private readonly options: StateFolderOptions,
-    private readonly clock: Clock,
-    private readonly logger: Logger,
+    protected readonly clock: Clock,
+    protected readonly logger: Logger,
   ) {
     this.limitBytes = options.limitBytes
     this.whenClosing = options.whenClosing === true
     this.#writer = options.isUrgent === true ? readThread : writeThread
-    this.#secret = secretOf(options.key)
+    this.secret = secretOf(options.key)
   }
 
   /** As `StateFiles` says. */
@@ -110,11 +111,11 @@ export class StateFolder implements SharedStateFiles {
   }
 
   async find(head: StateHead): Promise<FoundState | undefined> {
-    const name = stateName(head, this.#secret)
-    const run = () => readThread.run('read', this.#path(name), this.#secret, 'new')
+    const name = stateName(head, this.secret)
+    const run = () => readThread.run('read', this.#path(name), this.secret, 'new')
     try {
       const found = await this.#inTime(run, leastReadMs)
-      if (stateName(found, this.#secret) !== name) throw new Error(misnamed)
+      if (stateName(found, this.secret) !== name) throw new Error(misnamed)
       return { name, ...found } as FoundState
     } catch (error) {
       const code = codeOf(error)
@@ -128,11 +129,11 @@ export class StateFolder implements SharedStateFiles {
   /** As `SharedStates` says. */
   async write(head: StateHead, data: Uint8Array, instead?: FoundState) {
     if (this.whenClosing && !existsSync(this.options.folder)) return undefined
-    const name = stateName(head, this.#secret)
+    const name = stateName(head, this.secret)
     const writing = async (removed: readonly string[]) => {
       // An earlier version that was removed to make room is not one that another process has changed.
       const version = removed.includes(name) ? undefined : instead?.version
-      await writeStateFile(this.#path(name), head, data, this.#secret, this.#writer, version)
+      await writeStateFile(this.#path(name), head, data, this.secret, this.#writer, version)
     }
     return await this.#attempt('cannot be written to', async (): Promise<WrittenState> => {
       const { byteLength } = data
@@ -165,7 +166,7 @@ export class StateFolder implements SharedStateFiles {
   }
 
   async #list(key: string): Promise<StateFile[]> {
-    const { files, problems } = await readThread.run('list', key, this.#limits(0), this.#secret)
+    const { files, problems } = await readThread.run('list', key, this.#limits(0), this.secret)
     for (const problem of problems) this.#warn(whatOf(problem), problem.reason)
     return [...files]
   }
@@ -173,8 +174,8 @@ export class StateFolder implements SharedStateFiles {
   async #read({ name, bytes }: StateFile, allocate: (bytes: number) => Uint8Array | undefined) {
     const data = allocate(bytes)?.subarray(0, bytes)
     if (data === undefined) return undefined
-    const head = await readStateFile(this.#path(name), data, this.#secret)
-    if (stateName(head, this.#secret) !== name) throw new Error(misnamed)
+    const head = await readStateFile(this.#path(name), data, this.secret)
+    if (stateName(head, this.secret) !== name) throw new Error(misnamed)
     return data
   }
 

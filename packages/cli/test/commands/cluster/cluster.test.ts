@@ -7,6 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import type { ReadableStream } from 'node:stream/web'
+import { fileURLToPath } from 'node:url'
 import { ClusterFront, RedisBus } from '@cllm/cluster'
 import { RedisServer, whyNoRedis } from '../../../../cluster/test/redis-server.js'
 import { type EngineClient, type GenerateRequest, silentLogger } from '@cllm/core'
@@ -568,3 +569,37 @@ t.test('a key of a newer version is refused alone', { skip: missing ?? false }, 
   await bus.close()
   await server.kill()
 })
+
+t.test(
+  'what one machine has encoded is found by another',
+  { skip: missing ?? false },
+  async (t) => {
+    const redis = await RedisServer.start()
+    t.teardown(async () => await redis.kill())
+    const folder = t.testdir({ model: '' })
+    const there = ['--cluster', redis.url]
+    const plugin = fileURLToPath(new URL('../serve/filing-plugin.js', import.meta.url))
+    const backend = ['--plugin', plugin, '--backend', 'filing', '--model', join(folder, 'model')]
+    const options = ['--backend-options', '{"mmprojPath":"any"}', '--log-level', 'error']
+    await Promise.all(
+      ['one', 'other'].map(async (disk) => {
+        const own = ['--cache-disk', join(folder, disk)]
+        const child = start(t, ['worker', ...there, ...backend, ...options, ...own])
+        const errors = text(child.stderr)
+        const line = once(createInterface(child.stdout), 'line').then(String)
+        t.match(await Promise.race([line, errors]), /^worker \S+ serves/)
+      }),
+    )
+    const { base } = await startServer(t, ...there, '--router', 'round-robin')
+    const prompt = { prompt_string: 'See <__media__>!', multimodal_data: [btoa('seen')] }
+    for (let nth = 0; nth < 2; nth++) {
+      t.equal((await post(`${base}/completion`, { prompt, n_predict: 1 })).status, 200)
+    }
+    const metrics = await (await fetch(`${base}/metrics`)).text()
+    const outcomes = [...metrics.matchAll(/cllm_encodes_total\{.*outcome="(.*)"\} ([1-9])\n/g)]
+    t.same(outcomes.map(([, outcome, count]) => `${count} ${outcome}`).toSorted(), [
+      '1 encoded',
+      '1 found',
+    ])
+  },
+)
