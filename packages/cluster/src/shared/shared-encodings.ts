@@ -63,6 +63,7 @@ export class SharedEncodings extends StateFolder {
     this.opened = this.#open().catch((error: unknown) => this.#onFailure(error))
   }
 
+  /** Looks in the folder, then asks the machine that has said that it has it, for 2 s at most. */
   override async find(head: StateHead): Promise<FoundState | undefined> {
     const found = await super.find(head)
     const isQuiet = this.#isRefused || this.clock.now() < this.#silentUntil
@@ -86,6 +87,7 @@ export class SharedEncodings extends StateFolder {
     return written
   }
 
+  /** Says to others, too, that it is here. */
   override async touch(file: StateFile): Promise<void> {
     this.#announce(file)
     await super.touch(file)
