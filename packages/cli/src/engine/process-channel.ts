@@ -7,7 +7,6 @@ import {
   type Logger,
   systemClock,
 } from '@cllm/core'
-import type { RedisBusOptions } from '@cllm/cluster'
 import type { PluginEntry, StateFolderOptions, Channel, FromEngine, ToEngine } from '@cllm/host'
 import type { LogSettings } from '../process/logger.js'
 
@@ -60,7 +59,7 @@ export interface CacheSettings {
   /** Key that the files are encrypted with; default: they are not encrypted. */
   readonly key?: string
   /** Server of the cluster whose machines share encoded images and sounds. Default: they are this one's. */
-  readonly cluster?: Pick<RedisBusOptions, 'url' | 'ca'>
+  readonly cluster?: { readonly url: string; readonly ca?: string }
 }
 
 /** Changes the log level of a running engine's process. */
