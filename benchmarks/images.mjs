@@ -219,8 +219,9 @@ async function machines() {
   const own = library === undefined ? [] : ['--media-library', library]
   const extra = ['--mmproj', projector, '--chat-template', 'chatml', '--ctx-size', context, ...own]
   const cluster = await startCluster({ model, slots: 2, extra })
+  const started = []
   for (const disk of ['one', 'other'])
-    await cluster.worker({ more: ['--cache-disk', join(folder, disk)] })
+    started.push(await cluster.worker({ more: ['--cache-disk', join(folder, disk)] }))
   const front = await cluster.front('--router', 'round-robin')
   const side = Number(values.pixels)
   const figures = []
@@ -237,6 +238,7 @@ async function machines() {
   const middle = (nth) => median(figures.map((row) => row[nth]))
   const names = ['first', 'at the other', 'again', 'again there', 'ratio']
   console.log(table([names, names.map((_, nth) => middle(nth).toFixed(nth < 4 ? 0 : 3))]))
+  for (const server of [front, ...started]) await server.stop()
 }
 
 async function kills() {

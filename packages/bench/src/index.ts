@@ -49,6 +49,7 @@ export * from './tune/winner.js'
 export * from './workload/prompt-text.js'
 export {
   charactersPerToken,
+  firstRequests,
   fitDataset,
   guessTokens,
   type Dataset,

@@ -105,6 +105,8 @@ export class CompileThread {
     worker.once('error', (error: NodeJS.ErrnoException) => {
       const isTooLarge = error.code === 'ERR_WORKER_OUT_OF_MEMORY'
       problem = isTooLarge ? died(error.message) : unstarted(error).serialize()
+      // The next job needs another one, though this one has not ended yet.
+      if (this.#started === started) this.#started = undefined
     })
     // also the end of one with an error
     worker.once('exit', () => {

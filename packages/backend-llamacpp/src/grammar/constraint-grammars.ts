@@ -23,8 +23,6 @@ export interface ConstraintGrammar {
   readonly grammar: TokenGrammar
 }
 
-type Prepared = [constraint: OutputConstraint, signal?: AbortSignal, tenant?: string]
-
 /** Compiles constraints to grammars and caches the most recently used grammars. */
 export class ConstraintGrammars {
   readonly #tokens: GrammarTokens
@@ -77,25 +75,34 @@ export class ConstraintGrammars {
    * @param tenant - tenants take turns at the other thread; default: one without a name
    * @throws CllmError `invalid_constraint`
    */
-  prepare(...given: Prepared): void | Promise<void> {
+  prepare(constraint: OutputConstraint, signal?: AbortSignal, tenant = ''): void | Promise<void> {
     const isKnown = this.#trie !== undefined || this.#tokens.size < manyTokens
-    return isKnown ? this.#prepare(...given) : this.#prepareFirst(given)
+    if (!isKnown) return this.#prepareFirst(constraint, tenant, signal)
+    return this.#prepare(constraint, tenant, signal)
   }
 
-  async #prepareFirst(given: Prepared): Promise<void> {
+  async #prepareFirst(
+    constraint: OutputConstraint,
+    tenant: string,
+    signal?: AbortSignal,
+  ): Promise<void> {
     void this.#tokens.trie
     // oxlint-disable-next-line no-restricted-globals -- yields to the event loop; no time is measured
     await new Promise(setImmediate)
-    await this.#prepare(...given)
+    await this.#prepare(constraint, tenant, signal)
   }
 
-  #prepare(...[constraint, signal, tenant]: Prepared): void | Promise<void> {
+  #prepare(
+    constraint: OutputConstraint,
+    tenant: string,
+    signal?: AbortSignal,
+  ): void | Promise<void> {
     const text = textOf(constraint)
     try {
       this.#prepared.set(constraint, this.#of(constraint, text, littleWork))
     } catch (error) {
       if (!(error instanceof MoreWork)) throw error
-      return this.#prepareElsewhere(text, constraint, signal, tenant)
+      return this.#prepareElsewhere(constraint, text, tenant, signal)
     }
   }
 
@@ -116,8 +123,12 @@ export class ConstraintGrammars {
     return this.#keep(constraint, key, compileConstraint(constraint, this.#tokens, limits))
   }
 
-  async #prepareElsewhere(text: string, ...given: Prepared): Promise<void> {
-    const [constraint, signal, tenant = ''] = given
+  async #prepareElsewhere(
+    constraint: OutputConstraint,
+    text: string,
+    tenant: string,
+    signal?: AbortSignal,
+  ): Promise<void> {
     await this.#turns.take(tenant, signal)
     try {
       if (this.#closed !== undefined) throw this.#closed

@@ -8,6 +8,7 @@ import type { RunRecord } from '../metrics/run-record.js'
 import { summarize } from '../metrics/summarize.js'
 import { nameOf } from '../simulate/simulation-report.js'
 import { groupBy } from '../statistics/statistics.js'
+import { firstRequests } from '../workload/work-item.js'
 
 /** A policy's results: one for each seed. */
 export type SeedResults = readonly SimulationResult[]
@@ -83,7 +84,7 @@ export interface Confirmed {
 
 /** How policies are confirmed. */
 export interface ConfirmOptions extends Pick<ModelSettings, 'model' | 'gpu' | 'threads'> {
-  /** Per policy and round. */
+  /** Requests or programs, per policy and round. */
   readonly requests: number
   readonly signal: AbortSignal
 }
@@ -112,11 +113,11 @@ export async function confirm(
   const measured = best.map((result) => ({ result, records: [] as RunRecord[] }))
   try {
     // Fresh prompts, so that no policy reuses the KV cache of the previous one.
-    const send = async (salt: string, count: number) => {
-      const all = { ...load, requests: count, ...sampling }
+    const send = async (salt: string, count: number, dataset = load.dataset) => {
+      const all = { ...load, dataset, requests: count, ...sampling }
       return (await runLoad(target, all, { salt, firstItem: 0, signal })).records
     }
-    await send('warm-up', Math.min(requests, warmUpRequests))
+    await send('warm-up', Math.min(requests, warmUpRequests), firstRequests(load.dataset))
     for (let round = 1; round <= rounds; round++) {
       for (const { result, records } of measured) {
         await client.setScheduler(result.policy, result.policyOptions)

@@ -38,6 +38,15 @@ export interface Dataset {
   item(index: number): WorkItem
 }
 
+/** A dataset's items without what follows each: of programs the first requests alone. */
+export const firstRequests = (dataset: Dataset): Dataset => ({
+  ...dataset,
+  item(index) {
+    const { next: _, ...first } = dataset.item(index)
+    return first
+  },
+})
+
 /**
  * Token ids that stand for an item's prompt: equal where two prompts have the same text, and as good
  * as never equal elsewhere.

@@ -2,6 +2,7 @@ import { homedir, userInfo } from 'node:os'
 import path from 'node:path'
 import { readFileSync, existsSync } from 'node:fs'
 import { type AdapterSource, ownEntry } from '@cllm/core'
+import { entryOf } from '@cllm/core/defined'
 import { checkIsFile } from '@cllm/backend-llamacpp/sample-file'
 import { orInvalid } from './messages.js'
 import { format, splitAtCommas, type ValueFormat } from './options/value-format.js'
@@ -89,6 +90,18 @@ export function readNamed(file: string): string {
   if (!/^\/(dev|proc)\//.test(file)) checkIsFile(file, `a file at ${file}`)
   return readFileSync(file, 'utf8')
 }
+
+const authorities = new Map<string, string>()
+
+/**
+ * The certificate authority of the cluster's server. The file is read once: it may be a pipe, and engines start again.
+ *
+ * @throws `invalid_configuration` when it cannot be read
+ */
+export const readAuthority = (file: string): string =>
+  entryOf(authorities, file, () =>
+    orInvalid(() => readNamed(file), '--cluster-ca: the file cannot be read'),
+  )
 
 /**
  * The text of `model.chat_template`, which is the template itself, a file with it, or the name of one that

@@ -3,7 +3,7 @@ import type { SupervisorOptions } from '@cllm/host'
 import { policyOptionsOf } from '../config/resolve-policy.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import { type CllmConfig, options } from '../config/options/schema.js'
-import { readChatTemplate, readNamed } from '../config/paths.js'
+import { readAuthority, readChatTemplate } from '../config/paths.js'
 import type { OwnSettings } from '../config/served-models.js'
 import { catalogSampling } from '../models/catalog/catalog.js'
 import { type CacheSettings, type EngineSettings, llamaCpp } from './process-channel.js'
@@ -81,7 +81,7 @@ function toCacheSettings({ cache, cluster: { url, ca } }: CllmConfig): CacheSett
     ...(folder !== null && { disk: { folder, ...limits } }),
     ...(saved !== null && { slotFolder: saved }),
     ...(key !== null && { key }),
-    ...(url !== null && { cluster: { url, ...(ca !== null && { ca: readNamed(ca) }) } }),
+    ...(url !== null && { cluster: { url, ...(ca !== null && { ca: readAuthority(ca) }) } }),
   }
 }
 

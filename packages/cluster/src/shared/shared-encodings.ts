@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Clock, FoundState, Logger, StateFile, StateHead } from '@cllm/core'
-import { within } from '@cllm/core'
+import { pause, within } from '@cllm/core'
 import { StateFolder, type StateFolderOptions, stateBytes, stateIn, stateName } from '@cllm/host'
 import { ClientOfflineError, ErrorReply, RESP_TYPES } from '@redis/client'
 import type { RedisBusOptions } from '../bus/connections.js'
@@ -15,8 +15,11 @@ const fetchMs = 2000
 const silentMs = 5000
 /** Milliseconds for which bytes that nobody takes stay on the server. */
 const takeMs = 5000
-/** The most bytes of one encoding, which the server holds until they are taken. */
-const mostBytes = 2 ** 26
+/** Milliseconds between two attempts to subscribe, and between two warnings. */
+const retryMs = 500
+const warnMs = 60_000
+/** The most bytes of one encoding: the server, which the streams need, holds them until they are taken. */
+const mostBytes = 2 ** 24
 
 /** What a process sends to one that has an encoding. */
 interface Ask extends Pick<StateHead, 'key' | 'scope'> {
@@ -44,6 +47,9 @@ export class SharedEncodings extends StateFolder {
   readonly #fetches = new Map<string, Promise<FoundState | undefined>>()
   readonly #answers = new Map<string, (bytes: number) => void>()
   #silentUntil = -Infinity
+  /** Questions in a row that the server did not answer in time. */
+  #late = 0
+  #warnedAt = -Infinity
   #isRefused = false
 
   constructor(
@@ -71,7 +77,7 @@ export class SharedEncodings extends StateFolder {
     const name = stateName(head, this.secret)
     const running = this.#fetches.get(name)
     if (running !== undefined) return await running
-    const fetch = within(this.clock, fetchMs, this.#fetch(name, head), () => this.#onSilence())
+    const fetch = within(this.clock, fetchMs, this.#fetch(name, head), () => this.#onSilence(name))
       .catch((error: unknown) => this.#onFailure(error))
       .finally(() => {
         this.#fetches.delete(name)
@@ -104,9 +110,18 @@ export class SharedEncodings extends StateFolder {
 
   async #open(): Promise<void> {
     await Promise.all(this.#clients.map(async (client) => await client.connect()))
-    await this.#messages.subscribe(this.#prefix + this.#id, (text) => {
+    const onMessage = (text: string): void => {
       void this.#onMessage(text).catch((error: unknown) => this.#onFailure(error))
-    })
+    }
+    // One that succeeded is repeated on each new connection, one that failed is forgotten.
+    while (this.#messages.isOpen) {
+      try {
+        return await this.#messages.subscribe(this.#prefix + this.#id, onMessage)
+      } catch (error) {
+        this.#onFailure(error)
+        if (this.#messages.isOpen) await pause(this.clock, retryMs)
+      }
+    }
   }
 
   /** Others ask the process that said so last. */
@@ -119,7 +134,8 @@ export class SharedEncodings extends StateFolder {
 
   async #fetch(name: string, { key, scope }: StateHead): Promise<FoundState | undefined> {
     const asked = this.#commands.sendCommand(['GET', this.#prefix + name])
-    const holder = await within(this.clock, askMs, asked, () => this.#onSilence())
+    const holder = await within(this.clock, askMs, asked, () => this.#onLate())
+    if (holder !== undefined) this.#late = 0
     if (typeof holder !== 'string' || holder === this.#id) return undefined
     const answer = new Promise<number>((resolve) => this.#answers.set(name, resolve))
     // One that has died hears nothing.
@@ -168,15 +184,27 @@ export class SharedEncodings extends StateFolder {
     return `${this.#prefix}to:${id}:${name}`
   }
 
-  #onSilence(): undefined {
+  /** The server's machine may have vanished, which what is sent does not show. */
+  #onLate(): undefined {
+    if (++this.#late > 1) void renew(this.#commands)
+    this.#onSilence()
+  }
+
+  /** @param name of an encoding whose holder says nothing: the next engine need not ask it */
+  #onSilence(name?: string): undefined {
     this.#silentUntil = this.clock.now() + silentMs
+    if (name === undefined) return
+    const words = ['DEL', this.#prefix + name]
+    this.#commands.sendCommand(words).catch((error: unknown) => this.#onFailure(error))
   }
 
   #onFailure(error: unknown): undefined {
     if (error instanceof ClientOfflineError) return
     if (isOfOldPrimary(error)) for (const client of this.#clients) void renew(client)
     const isRefused = error instanceof ErrorReply && error.message.startsWith('NOPERM')
-    if (this.#isRefused) return
+    const now = this.clock.now()
+    if (this.#isRefused || (!isRefused && now - this.#warnedAt < warnMs)) return
+    this.#warnedAt = now
     this.#isRefused = isRefused
     if (isRefused) this.close()
     const what = isRefused

@@ -125,7 +125,7 @@ export async function checkConstraints(driver: BackendDriver): Promise<void> {
     before.abort(gone)
     const ended = [begun, before].map(async ({ signal }, nth) => {
       try {
-        await isRefused(driver, longOne(nth), signal)
+        await isRefused(driver, longOne(nth), signal, `tenant ${nth}`)
       } catch (error) {
         assert.equal(error, gone, 'it rejects with the reason')
       }
@@ -149,9 +149,10 @@ async function isRefused(
   { backend }: BackendDriver,
   constraint: OutputConstraint,
   signal?: AbortSignal,
+  tenant?: string,
 ): Promise<boolean> {
   try {
-    await backend.checkConstraint?.(constraint, signal)
+    await backend.checkConstraint?.(constraint, signal, tenant)
     return false
   } catch (error) {
     if (signal?.aborted === true && error === signal.reason) throw error

@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks'
 import {
+  firstRequests,
   loadName,
   type LoadOptions,
   type MeasuredRun,
@@ -55,12 +56,7 @@ export async function warmUp(target: Target, load: LoadOptions, requests: number
   if (requests === 0) return
   const shape = { kind: 'closed', concurrency: Math.min(requests, 4), rampMs: 0 } as const
   const run = { salt: 'warm-up', firstItem: 0, signal: io.signal }
-  // of programs the first requests alone
-  const item = (index: number) => {
-    const { next: _, ...first } = load.dataset.item(index)
-    return first
-  }
-  const first = { ...load, shape, requests, dataset: { ...load.dataset, item } }
+  const first = { ...load, shape, requests, dataset: firstRequests(load.dataset) }
   await runLoad(target, { ...first, durationMs: undefined, cancelRate: 0 }, run)
 }
 

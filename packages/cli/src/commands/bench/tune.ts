@@ -36,7 +36,12 @@ policy beats, and the YAML of the best one.`,
     keep: one('N', 'Policies that also run the whole load', integer(1), '12'),
     confirm: one('MODEL', 'Measure the best policies on a real server with this model'),
     'confirm-best': one('N', 'Policies to measure with --confirm', integer(1, 20), '2'),
-    'confirm-requests': one('N', 'Requests per policy and round with --confirm', integer(1), '50'),
+    'confirm-requests': one(
+      'N',
+      'Requests or programs per policy and round with --confirm',
+      integer(1),
+      '50',
+    ),
     threads: modelFlags.threads,
     gpu: modelFlags.gpu,
     csv: loadFlags.csv,
@@ -107,7 +112,7 @@ policy beats, and the YAML of the best one.`,
     ) {
       const progress = progressBar(io.stderr, name, all.length * (to - from))
       const results: SimulationResult[] = []
-      for (let at = from; at < to; at++) {
+      for (let at = from; at < to && !io.signal.aborted; at++) {
         const seed = flags.seed + at
         const own = at === 0 ? setup : readSimulation({ ...flags, seed }, host.policies)
         const load = { ...own.load, requests }

@@ -4,8 +4,7 @@ import { RedisBus, ClusterDirectory, ClusterFront, RedisStates, sharedCounter } 
 import { type Logger, CllmError, defined } from '@cllm/core'
 import { AdapterSet, NamedModels } from '@cllm/host'
 import { limitWindowSeconds } from '@cllm/http-koa'
-import { orInvalid } from '../../config/messages.js'
-import { readNamed } from '../../config/paths.js'
+import { readAuthority } from '../../config/paths.js'
 import type { CllmConfig } from '../../config/options/schema.js'
 import { openSharedBatches } from '../../batches/shared-batches.js'
 import { openClusterKeys } from '../../keys/cluster-keys.js'
@@ -19,8 +18,7 @@ import type { Served } from '../../models/served/served-pool.js'
  * @throws `cluster_unavailable`, and `invalid_configuration` for a file that cannot be read
  */
 export async function connectBus({ url, ca }: CllmConfig['cluster'], logger?: Logger) {
-  const read = () => (ca === null ? undefined : readNamed(ca))
-  const authority = orInvalid(read, '--cluster-ca: the file cannot be read')
+  const authority = ca === null ? undefined : readAuthority(ca)
   return await RedisBus.connect({ url: url ?? '', ...defined({ ca: authority, logger }) })
 }
 

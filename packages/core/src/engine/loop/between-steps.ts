@@ -78,7 +78,13 @@ export class BetweenSteps {
       if (work.beforeStep === undefined) continue
       ready = ready === undefined ? work.beforeStep() : ready.then(() => work.beforeStep?.())
     }
-    return ready === undefined ? this.#pause() : ready.then(() => this.#pause())
+    const paused = ready === undefined ? this.#pause() : ready.then(() => this.#pause())
+    return paused?.catch((error: unknown) => {
+      // There will be no step after which they would go on.
+      this.#isAlone = false
+      for (const work of this.#works) work.resume?.()
+      throw error
+    })
   }
 
   /** Runs a step, or other work that needs the backend to itself. A step is run right after {@link beforeStep}. */

@@ -322,10 +322,11 @@ t.test('a constraint whose check takes longer keeps its own request waiting only
     readonly resolve: () => void
     readonly reject: (error: unknown) => void
     readonly signal: AbortSignal
+    readonly tenant: string
   }[] = []
   class Slow extends WatchedBackend {
-    checkConstraint(_: OutputConstraint, signal: AbortSignal): Promise<void> {
-      return new Promise((resolve, reject) => checks.push({ resolve, reject, signal }))
+    checkConstraint(_: OutputConstraint, signal: AbortSignal, tenant: string): Promise<void> {
+      return new Promise((resolve, reject) => checks.push({ resolve, reject, signal, tenant }))
     }
   }
   const made = rig({ backend: (given) => new Slow(given) })
@@ -334,8 +335,12 @@ t.test('a constraint whose check takes longer keeps its own request waiting only
     const sampling = { temperature: 0, constraint: { type: 'json' } as const }
     return collect(client.submit({ ...greedy(promptOf(9), 2), sampling, ...more }))
   }
-  const kept = submit()
+  const kept = submit({ tenant: 'own' })
   const refused = submit()
+  t.same(
+    checks.map(({ tenant }) => tenant),
+    ['own', 'default'],
+  )
   let beats = 0
   const leave = engine.observe({ onTokenized: () => void beats++ })
   clock.advance(3000)

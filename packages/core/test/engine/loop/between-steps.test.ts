@@ -62,6 +62,8 @@ t.test('where one cannot be paused, the others go on', async (t) => {
     between.alone(async () => void told.push('step')),
     { message: 'busy' },
   )
+  t.same(told.splice(0), ['b resumes'])
+  await t.rejects(between.beforeStep()!, { message: 'busy' })
   t.same(told, ['b resumes'])
 })
 

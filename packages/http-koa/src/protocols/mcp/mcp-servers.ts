@@ -168,7 +168,10 @@ export class McpServers {
     try {
       if ('url' in options) {
         const { url, headers } = options
-        const more = { fetch: fetchLimited, ...defined({ requestInit: headers && { headers } }) }
+        const more = {
+          fetch: fetchLimited(end),
+          ...defined({ requestInit: headers && { headers } }),
+        }
         await client.connect(new sdk.StreamableHTTPClientTransport(new URL(url), more), { signal })
       } else {
         const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio')
@@ -187,18 +190,35 @@ const unchecked: jsonSchemaValidator = {
   getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
 }
 
-/** As `fetch`; an answer of more than {@link mostAnswer} fails. */
-const fetchLimited: typeof fetch = async (...given) => {
-  const response = await fetch(...given)
-  let bytes = 0
-  const limit = new TransformStream<Uint8Array, Uint8Array>({
-    transform(part, out) {
-      bytes += part.length
-      if (bytes > mostAnswer) throw new Error(`an answer of more than ${mostAnswer} bytes`)
-      out.enqueue(part)
-    },
-  })
-  return new Response(response.body?.pipeThrough(limit) ?? null, response)
+/**
+ * Makes a `fetch` whose answers of more than {@link mostAnswer} fail, as does such an event of a stream.
+ *
+ * @param end - ends the connection: the SDK would ask for the event again and again
+ */
+function fetchLimited(end: () => void): typeof fetch {
+  return async (...given) => {
+    const response = await fetch(...given)
+    const isStream = response.headers.get('content-type')?.startsWith('text/event-stream') === true
+    let bytes = 0
+    const limit = new TransformStream<Uint8Array, Uint8Array>({
+      transform(part, out) {
+        const at = isStream ? lastEventEnd(part) : -1
+        bytes = at < 0 ? bytes + part.length : part.length - at
+        if (bytes > mostAnswer) {
+          if (isStream) end()
+          throw new Error(`an answer of more than ${mostAnswer} bytes`)
+        }
+        out.enqueue(part)
+      },
+    })
+    return new Response(response.body?.pipeThrough(limit) ?? null, response)
+  }
+}
+
+/** Where the last event of a part of a stream ends; below 0: none does. */
+function lastEventEnd({ buffer, byteOffset, length }: Uint8Array): number {
+  const part = Buffer.from(buffer, byteOffset, length)
+  return Math.max(part.lastIndexOf('\n\n'), part.lastIndexOf('\r\n\r\n'))
 }
 
 /**

@@ -145,8 +145,10 @@ async function raw(t: Test, answers: Readonly<Record<string, (name: string) => o
       return void response.writeHead(request.method === 'POST' ? 202 : 405).end()
     const missing = () => ({ error: { code: -32_601, message: 'there is no such method' } })
     const known = method === 'initialize' ? () => ({ result: first }) : answers[method]
-    response.setHeader('Content-Type', 'application/json')
-    response.end(JSON.stringify({ jsonrpc: '2.0', id, ...(known ?? missing)(params?.name ?? '') }))
+    const said = { jsonrpc: '2.0', id, ...(known ?? missing)(params?.name ?? '') }
+    const isStream = params?.name === 'streamed'
+    response.setHeader('Content-Type', isStream ? 'text/event-stream' : 'application/json')
+    response.end(isStream ? `id: 1\ndata: ${JSON.stringify(said)}\n\n` : JSON.stringify(said))
   }
   const server = createServer((request, response) => void answer(request, response))
   server.listen(0, '127.0.0.1')
@@ -156,14 +158,15 @@ async function raw(t: Test, answers: Readonly<Record<string, (name: string) => o
 }
 
 t.test('what a server says holds nothing up', async (t) => {
-  // A pattern that takes minutes for a text of 40 letters.
+  // A pattern that takes seconds for this text, and twice as long for each further letter.
   const word = { type: 'string', pattern: '^(a+)+$' }
   const outputSchema = { type: 'object', properties: { word } }
   const inputSchema = { type: 'object' }
   const structuredContent = { word: `${'a'.repeat(24)}!` }
   const call = (name: string): object => {
     if (name === 'fails') return { error: { code: -32_000, message: 'x'.repeat(1e6) } }
-    const content = name === 'long' ? [{ type: 'text', text: 'x'.repeat(11 * 2 ** 20) }] : []
+    const isLong = name === 'long' || name === 'streamed'
+    const content = isLong ? [{ type: 'text', text: 'x'.repeat(11 * 2 ** 20) }] : []
     return { result: { content, structuredContent } }
   }
   const list = () => ({ result: { tools: [{ name: 'slow', inputSchema, outputSchema }] } })
@@ -175,6 +178,7 @@ t.test('what a server says holds nothing up', async (t) => {
   t.same(JSON.parse(content), structuredContent, 'its own schema is not tried on it')
   const long = servers.call('raw__long', {}, signal)
   await t.rejects(long, { code: 'backend_failed', message: /more than 10485760 bytes/ })
+  await t.rejects(servers.call('raw__streamed', {}, signal), { code: 'backend_failed' })
   const failed = await servers.call('raw__fails', {}, signal).catch((error: unknown) => error)
   t.match(failed, { code: 'backend_failed', message: /^The MCP server raw failed: .{0,1000}$/ })
   t.same(JSON.parse((await servers.call('raw__slow', {}, signal)).content), structuredContent)

@@ -6,11 +6,14 @@ import type { Attachment, Conversation, MediaFile, Turn } from './conversation.j
 export type Marks = Pick<Partial<Conversation>, 'title' | 'pinned'>
 
 const store = createStore('cllm-chat', 'conversations')
+/** Conversations that this tab has stored or read: one of them that is missing was deleted. */
+const stored = new Set<string>()
 
 /** The conversations that this browser stores, in the list's order; none if it has no storage. */
 export async function readHistory(): Promise<Conversation[]> {
   try {
     const all = await entries<string, Conversation>(store)
+    for (const [id] of all) stored.add(id)
     return inOrder(all.map(([, each]) => each))
   } catch {
     return [] // a private window may have no database
@@ -26,7 +29,9 @@ const inOrder = (all: readonly Conversation[]): Conversation[] =>
 /** The stored version of a conversation, which another tab may have changed. */
 export async function readConversation(id: string): Promise<Conversation | undefined> {
   const kept = await get<Conversation>(id, store).catch(() => undefined)
-  return kept && { ...kept, turns: kept.turns.map(asRead) }
+  if (kept === undefined) return undefined
+  stored.add(id)
+  return { ...kept, turns: kept.turns.map(asRead) }
 }
 
 /** Marks an answer as interrupted if it was stored when it was asked for, and never since: the page was closed. */
@@ -41,7 +46,9 @@ function asRead(turn: Turn): Turn {
  */
 export async function keep(conversation: Conversation, answer = ''): Promise<void> {
   const { id } = conversation
-  await update<Conversation>(id, (kept) => united(kept, conversation, answer), store)
+  const filling = stored.has(id) ? answer : ''
+  await update<Conversation>(id, (kept) => united(kept, conversation, filling), store)
+  stored.add(id)
 }
 
 /** Changes the title or the pin of a conversation's stored version. */

@@ -19,7 +19,7 @@ export interface KeptItem {
 /** What a response continues. */
 export interface Earlier {
   readonly items: readonly KeptItem[]
-  /** The program of all its responses: the conversation's id, or the first response's. Undefined: it continues nothing. */
+  /** The program of what continues it: the conversation's id, or the first response's. Undefined: it continues nothing. */
   readonly program?: string
 }
 
