@@ -50,6 +50,29 @@ function told(child: ChildProcess, kind: string): Promise<Record<string, unknown
   })
 }
 
+// Alone, as it calls what listens for this process's end: the others' locks do, too.
+await t.test(
+  'a process that exits removes its own lock, and not what another one took over',
+  async (t) => {
+    const folder = join(t.testdir({}), 'thing.lock')
+    const known = process.listeners('exit')
+    const options = { staleMs: 10_000, onLost: () => {} }
+    const exit = (): void => {
+      for (const listener of process.listeners('exit')) if (!known.includes(listener)) listener(0)
+    }
+    const own = await takeFileLock(folder, options)
+    t.teardown(async () => await own?.release())
+    exit()
+    t.notOk(existsSync(folder))
+    const other = await takeFileLock(folder, options)
+    await rmdir(folder)
+    await mkdir(folder)
+    exit()
+    t.ok(existsSync(folder))
+    await other?.release()
+  },
+)
+
 // They wait for locks to become stale: at the same time.
 t.jobs = 4
 t.test('two processes at the same time download a file once', async (t) => {
@@ -150,28 +173,6 @@ t.test('what another process took over since the last look is not released', asy
   })
   t.same(await readdir(join(path, '..')), ['thing.lock'])
 })
-
-t.test(
-  'a process that exits removes its own lock, and not what another one took over',
-  async (t) => {
-    const folder = join(t.testdir({}), 'thing.lock')
-    const known = process.listeners('exit')
-    const options = { staleMs: 10_000, onLost: () => {} }
-    const exit = (): void => {
-      for (const listener of process.listeners('exit')) if (!known.includes(listener)) listener(0)
-    }
-    const own = await takeFileLock(folder, options)
-    t.teardown(async () => await own?.release())
-    exit()
-    t.notOk(existsSync(folder))
-    const other = await takeFileLock(folder, options)
-    await rmdir(folder)
-    await mkdir(folder)
-    exit()
-    t.ok(existsSync(folder))
-    await other?.release()
-  },
-)
 
 t.test("a folder of batches is one process's until that one ends", async (t) => {
   const folder = join(t.testdir({}), 'batches')
