@@ -161,7 +161,8 @@ class LoadRun {
 
   /**
    * Sends a job, and then the follow-up turns of its conversation. A program, whose turns have pauses, goes on to its
-   * end or that of the load's time: cut off, only the short ones would be whole, and a server that ends more of them would look slower.
+   * end or that of the load's time: cut off, only the short ones would be whole, and a server that ends more of them
+   * would look slower.
    */
   async #converse(first: Job, intendedMs: number): Promise<void> {
     const history: Turn[] = []

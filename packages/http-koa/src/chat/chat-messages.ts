@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { parseNested } from '../body/read-body.js'
 import { isObject, type JsonObject, list, object, text } from '../fields/fields.js'
 import { expectedField } from '../request/refusals.js'
-import { contentOf } from './message-content.js'
+import { contentOf, withNames } from './message-content.js'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
@@ -67,24 +67,25 @@ export const messagesSchema = list(messageSchema, 'an array of messages', {
  * @throws `unsupported` for content that is neither text nor image
  */
 export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[] {
-  const names = new Map<string, string>()
-  return messages.map((message, index) => {
-    const { content, tool_call_id: answers, reasoning_content: reasoning } = message
+  let hasResults = false
+  const all = messages.map((message, index) => {
+    const { content, tool_calls: calls } = message
     const role = templateRoles[message.role] ?? message.role
-    const calls = message.tool_calls?.map((call, nth) => toToolCall(call, index, nth)) ?? []
-    for (const { id, function: called } of calls) names.set(id ?? '', called.name)
-    const name = message.name ?? (role === 'tool' ? names.get(answers ?? '') : undefined)
+    hasResults ||= role === 'tool'
     return {
       role,
       ...contentOf(content ?? '', `messages.${index}.content`, role),
       ...defined({
-        name,
-        tool_calls: calls.length === 0 ? undefined : calls,
-        tool_call_id: answers ?? undefined,
-        reasoning_content: reasoning ?? undefined,
+        name: message.name ?? undefined,
+        tool_calls: calls?.length
+          ? calls.map((call, nth) => toToolCall(call, index, nth))
+          : undefined,
+        tool_call_id: message.tool_call_id ?? undefined,
+        reasoning_content: message.reasoning_content ?? undefined,
       }),
     }
   })
+  return hasResults ? withNames(all) : all
 }
 
 /** The roles in templates for OpenAI's newer roles. */

@@ -49,7 +49,7 @@ export function withNames(messages: readonly ChatMessage[]): ChatMessage[] {
   return messages.map((message) => {
     for (const { id, function: called } of message.tool_calls ?? []) names.set(id, called.name)
     const { tool_call_id: id } = message
-    const name = message.name ?? (id === undefined ? undefined : names.get(id))
+    const name = message.name ?? (message.role === 'tool' ? names.get(id) : undefined)
     return name === undefined ? message : { ...message, name }
   })
 }

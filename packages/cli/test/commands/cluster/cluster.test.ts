@@ -24,17 +24,24 @@ import { until } from '../../until.js'
 
 const usual = ['--threads', '1', '--gpu', 'off', '--log-level', 'error', '--slots', '8']
 
-/** Starts a worker with stories15m and waits until it serves. */
-async function startWorker(t: Test, url: string, ...more: readonly string[]) {
-  const child = start(t, ['worker', '--cluster', url, '--model', model, ...usual, ...more])
+/** Starts a worker and waits until it serves. */
+async function workerWith(t: Test, ...args: readonly string[]) {
+  const child = start(t, ['worker', ...args])
   const errors = text(child.stderr)
   const line = await Promise.race([
     once(createInterface(child.stdout), 'line').then(String),
     errors,
   ])
-  const [, id = ''] = /^worker (\S+) serves stories15m/.exec(line) ?? []
+  const [, id = '', served] = /^worker (\S+) serves (\S+)/.exec(line) ?? []
   t.not(id, '', `a worker serves: ${line}`)
-  return { child, id, errors, kill: () => child.kill('SIGKILL') }
+  return { child, id, served, errors, kill: () => child.kill('SIGKILL') }
+}
+
+/** {@link workerWith} stories15m. */
+async function startWorker(t: Test, url: string, ...more: readonly string[]) {
+  const worker = await workerWith(t, '--cluster', url, '--model', model, ...usual, ...more)
+  t.match(worker.served, /^stories15m/)
+  return worker
 }
 
 const schema = {
@@ -586,10 +593,7 @@ t.test(
     await Promise.all(
       ['one', 'other'].map(async (disk) => {
         const own = ['--cache-disk', join(folder, disk)]
-        const child = start(t, ['worker', ...there, ...backend, ...options, ...own])
-        const errors = text(child.stderr)
-        const line = once(createInterface(child.stdout), 'line').then(String)
-        t.match(await Promise.race([line, errors]), /^worker \S+ serves/)
+        await workerWith(t, ...there, ...backend, ...options, ...own)
       }),
     )
     const { base } = await startServer(t, ...there, '--router', 'round-robin')

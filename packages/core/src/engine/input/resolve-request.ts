@@ -125,8 +125,9 @@ export function resolveRequest(
     }),
     stopMatcher: stop.length > 0 ? new StopMatcher([...stop]) : undefined,
   })
-  const check: Check = (signal) => checkConstraint(constraint!, backend, signal, tenant)
-  return [complete, constraint && check]
+  const check: Check | undefined =
+    constraint && ((signal) => checkConstraint(constraint, backend, signal, tenant))
+  return [complete, check]
 }
 
 function resolveSampling(
