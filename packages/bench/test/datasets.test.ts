@@ -258,4 +258,5 @@ t.test('a simulated program says all again, and goes on after its pause', async 
   ])
   t.equal(said!.length, before!.length + outputTokens + turn!.inputTokens)
   t.same(load.programs, [0, 0])
+  t.same([request!.session, next.session], ['0', '0'], 'and names its session')
 })

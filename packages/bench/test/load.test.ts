@@ -150,7 +150,7 @@ t.test('a conversation goes on with the answers that came', async (t) => {
     )
     if (api === 'cllm') {
       t.equal(bodies[0]!.prompt, 'Begin.')
-      t.match(bodies[1]!.prompt, /^Begin\.\n.+\nAnd then\?$/)
+      t.match(bodies[1]!.prompt, /^Begin\.[^\n]+\nAnd then\?$/)
     } else {
       const said = [{ content: 'Begin.' }, { role: 'assistant', content: /./ }]
       t.match(bodies[1]!.messages, [...said, { role: 'user', content: 'And then?' }])
@@ -416,6 +416,10 @@ t.test('programs that began go on to their end, unless the load is stopped', asy
   const all = await runLoad(targetOf(server.url), load, { ...run(), clock: paused, onDone })
   t.equal(all.records.length, 8, 'four programs of two requests')
   t.equal(summarize(all.records).programMs?.count, 4)
+  const sessions = server.received.map(({ session }) => session)
+  t.equal(new Set(sessions).size, 4, 'each in a session of its own')
+  t.ok(sessions.every((one) => sessions.filter((other) => other === one).length === 2))
+  t.match(sessions, Array(8).fill(/./))
 
   const controller = new AbortController()
   let left = 3

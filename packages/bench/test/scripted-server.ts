@@ -39,6 +39,7 @@ export interface Received {
   readonly prompt: string
   /** Undefined: none. */
   readonly tenant: unknown
+  readonly session: unknown
 }
 
 /** A small server that speaks every API, on a real socket. */
@@ -62,7 +63,8 @@ export async function scriptedServer(script: Script = {}) {
     for await (const chunk of request) text += String(chunk)
     const body = JSON.parse(text) as Record<string, unknown>
     const prompt = dialect.promptOf(body)
-    received.push({ path, body, prompt, tenant: request.headers['x-cllm-tenant'] })
+    const { 'x-cllm-tenant': tenant, 'x-session-id': session } = request.headers
+    received.push({ path, body, prompt, tenant, session })
     if (received.length >= (script.untilReceived ?? 0)) allCame()
     await all
     const { socket } = request

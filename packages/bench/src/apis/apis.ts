@@ -41,6 +41,8 @@ export interface Ask {
   readonly ignoreEos: boolean
   /** How soon the next request is to be expected, in milliseconds; 0: none is. Only cLLM's API has it. */
   readonly retainMs?: number
+  /** The session of a program, in a header that servers may ignore. */
+  readonly session?: string
 }
 
 /** A piece of a call, of which there may be several in an answer. */
@@ -79,9 +81,9 @@ export interface Api {
   read(event: Json): ApiEvent | undefined
 }
 
-/** The prompt after the earlier turns, for an API that accepts a single text. */
+/** The prompt after the earlier turns, for an API that accepts a single text. An answer stands where it was generated. */
 export function textOf({ prompt, history = [] }: Ask): string {
-  const said = history.map(({ question, answer }) => `${question}\n${answer}\n`)
+  const said = history.map(({ question, answer }) => `${question}${answer}\n`)
   return [...said, prompt].join('')
 }
 

@@ -35,13 +35,7 @@ export function azureItems(text: string, file: string): WorkItem[] {
 function readRows(text: string, file: string): readonly Row[] {
   let rows: readonly Row[]
   try {
-    const form = {
-      columns: true,
-      info: true,
-      bom: true,
-      trim: true,
-      skip_empty_lines: true,
-    } as const
+    const form = { columns: true, info: true, bom: true, trim: true, skipEmptyLines: true } as const
     rows = parse(text, form) as unknown as Row[]
   } catch (error) {
     const { lines, message } = error as Error & { lines?: number }

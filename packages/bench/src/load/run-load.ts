@@ -5,6 +5,7 @@ import { defined } from '@cllm/core'
 import { toolCall, type Turn } from '../apis/apis.js'
 import type { RunRecord } from '../metrics/run-record.js'
 import { randomSource } from '../statistics/random.js'
+import { isCall } from '../workload/work-item.js'
 import { promptText } from '../workload/prompt-text.js'
 import type { Answer } from './answer.js'
 import { arrivals, type Job, lapOf, makeJob, traceTimes } from './jobs.js'
@@ -119,8 +120,7 @@ class LoadRun {
       const job = this.#take()
       if (job === undefined) break
       // a further turn would come whenever its answer does, and not at the load's times, unless it has its own
-      const follows = job.item.next?.pauseMs !== undefined
-      sent.push(follows ? this.#converse(job, time) : this.#send(job, [], time))
+      sent.push(isCall(job.item) ? this.#converse(job, time) : this.#send(job, [], time))
     }
     await Promise.all(sent)
   }
@@ -198,8 +198,9 @@ class LoadRun {
     const { model } = this.target
     const { temperature, ignoreEos, timeoutMs } = this.load
     const { item, prompt, tenant, tools, slowReadMs, cancelAfter } = job
+    const session = isCall(item) ? `${this.load.seed}/${job.salt}/${program}` : undefined
     const settings = { maxTokens: item.outputTokens, temperature, ignoreEos, tenant }
-    const ask = { ...item, prompt, history, ...settings, ...defined({ model, tools }) }
+    const ask = { ...item, prompt, history, ...settings, ...defined({ model, session, tools }) }
     const { answer, sentMs, endMs, outcome, failure } = await sendRequest(this.target, ask, {
       now: this.#now,
       signal: this.#interrupt.signal,

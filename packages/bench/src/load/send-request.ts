@@ -66,6 +66,7 @@ function sendOnce(target: Target, ask: Ask, options: SendOptions): Promise<Sent 
       'content-type': 'application/json',
       ...headers,
       ...(ask.tenant === '' ? {} : { 'x-cllm-tenant': ask.tenant }),
+      ...(ask.session !== undefined && { 'x-session-id': ask.session }),
       'content-length': Buffer.byteLength(body),
     }
     const request = send(urlOf(target, api.path), { method: 'POST', headers: all, agent })

@@ -3,7 +3,7 @@ import type { SimulatedAnswer, SimulatedEncodes, SimulatedRequest } from '@cllm/
 import { arrivals, lapOf, pickTenant, traceTimes } from '../load/jobs.js'
 import type { LoadOptions, TenantShare } from '../load/load-options.js'
 import { randomSource } from '../statistics/random.js'
-import { partsOf, segmentsOf, tokenIds, type WorkItem } from '../workload/work-item.js'
+import { isCall, partsOf, segmentsOf, tokenIds, type WorkItem } from '../workload/work-item.js'
 
 /** Images of a simulated load: which share of the requests has one, of how many tokens, and what encoding it costs. */
 export interface SimulatedImages extends SimulatedEncodes {
@@ -52,7 +52,9 @@ export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
     const image = isSeen && { type: 'image' as const, at, data: `${images.tokens} ${index}` }
     const tenant = before === undefined ? pick(tenants, 'job', index) : before.tenant
     const model = before === undefined ? pick(models, 'model', index) : before.model
-    const chosen = defined({ media: image ? [image] : undefined, retainMs, tenant, model })
+    const session = isCall(item) ? String(programs[index]) : undefined
+    const media = image ? [image] : undefined
+    const chosen = defined({ session, media, retainMs, tenant, model })
     return { id: String(index), arrival, prompt, maxTokens, ...request, ...chosen }
   }
   /** The next turn of a conversation whose pauses are known. */

@@ -24,6 +24,10 @@ export interface WorkItem {
   readonly retainMs?: number
 }
 
+/** Whether it is a call of a program, whose turns have pauses. Its client names the session, as agents do. */
+export const isCall = ({ next, pauseMs = next?.pauseMs }: WorkItem): boolean =>
+  pauseMs !== undefined
+
 /** The source of a load's requests. */
 export interface Dataset {
   /** Its name in reports. */
