@@ -1,4 +1,4 @@
-import { passesOf, type Share, slotGaps } from '@cllm/core'
+import { chunkWork, passesOf, type Share, slotGaps } from '@cllm/core'
 
 export { passesOf, type Share }
 
@@ -127,16 +127,8 @@ export function passFeatures(shares: readonly Share[], tile: number): number[] {
     }
     for (const { context } of pass) read += context
   }
-  let [passes, sequences, tokens, pairs, lonePairs] = [0, 0, 0, 0, 0]
-  for (const pass of passesOf(shares.filter((share) => share.tokens > 1))) {
-    passes++
-    for (const { tokens: count, context } of pass) {
-      sequences++
-      tokens += count
-      const keys = context + count / 2
-      if (count < tile) lonePairs += count * keys
-      else pairs += Math.ceil(count / tile) * tile * keys
-    }
-  }
-  return [alone, several, each, read, passes, sequences, tokens, pairs, lonePairs]
+  const passes = passesOf(shares.filter((share) => share.tokens > 1))
+  const chunks = passes.flat()
+  const { tokens, pairs, lonePairs } = chunkWork(chunks, tile)
+  return [alone, several, each, read, passes.length, chunks.length, tokens, pairs, lonePairs]
 }

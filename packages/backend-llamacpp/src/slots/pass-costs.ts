@@ -1,4 +1,4 @@
-import { type BatchItem, LinearFit, passesOf, type Share, slotGaps, type SlotId } from '@cllm/core'
+import { type BatchItem, chunkWork, LinearFit, passesOf, slotGaps, type SlotId } from '@cllm/core'
 import { z } from 'zod'
 import type { SlotCells } from './slot-cells.js'
 
@@ -76,33 +76,19 @@ export class PassCosts {
   }
 
   #features(kind: PassKind, items: readonly PassItem[]): number[] {
-    if (kind === 'chunk') return this.#chunkFeatures(items)
-    let [count, reads] = [0, 0]
-    for (const { position, tokens } of items) {
-      count += tokens.length
-      reads += tokens.length * (position + tokens.length / 2)
+    const shares = items.map(({ slot, position, tokens }) => {
+      return { slot, tokens: tokens.length, context: position }
+    })
+    if (kind === 'decode') {
+      const { tokens, lonePairs } = chunkWork(shares, Infinity)
+      return [slotGaps(items.map(({ slot }) => slot)).length + 1, tokens, lonePairs]
     }
-    const slots = items.map(({ slot }) => slot)
-    const passes =
-      kind === 'decode' ? slotGaps(slots).length + 1 : passesOf(sharesOf(items), Infinity).length
-    return [passes, count, reads]
-  }
-
-  #chunkFeatures(items: readonly PassItem[]): number[] {
-    const passes = passesOf(sharesOf(items), Infinity)
-    let [count, reads, tiled] = [0, 0, 0]
-    for (const { tokens, context } of passes.flat()) {
-      const keys = context + tokens / 2
-      count += tokens
-      if (tokens < this.tile) reads += tokens * keys
-      else tiled += Math.ceil(tokens / this.tile) * this.tile * keys
-    }
-    return [passes.length, count, tiled, reads]
+    const passes = passesOf(shares, Infinity)
+    const isChunk = kind === 'chunk'
+    const { tokens, pairs, lonePairs } = chunkWork(passes.flat(), isChunk ? this.tile : Infinity)
+    return [passes.length, tokens, ...(isChunk ? [pairs] : []), lonePairs]
   }
 }
-
-const sharesOf = (items: readonly PassItem[]): Share[] =>
-  items.map(({ slot, position, tokens }) => ({ slot, tokens: tokens.length, context: position }))
 
 /**
  * The cost, as a share of a pass, of each free slot between two runs of ids that cannot be filled. More free slots mean

@@ -107,3 +107,20 @@ export function passesOf(shares: readonly Share[], passTokens = 512): (readonly 
   }
   return passes
 }
+
+/**
+ * What llama.cpp computes for several tokens of each sequence, as far as it costs time: the tokens, and the pairs of a
+ * token and one that it reads, in whole tiles of queries (`pairs`) and in chunks that are shorter (`lonePairs`).
+ *
+ * @param tile - queries per tile of attention
+ */
+export function chunkWork(shares: readonly Share[], tile: number) {
+  let [count, pairs, lonePairs] = [0, 0, 0]
+  for (const { tokens, context } of shares) {
+    const keys = context + tokens / 2
+    count += tokens
+    if (tokens < tile) lonePairs += tokens * keys
+    else pairs += Math.ceil(tokens / tile) * tile * keys
+  }
+  return { tokens: count, pairs, lonePairs }
+}
