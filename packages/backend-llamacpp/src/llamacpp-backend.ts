@@ -26,7 +26,7 @@ import type { Embedder } from './model/embedder.js'
 import type { OpenContext } from './model/open-context.js'
 import { computeVectors, undoVectors } from './media/compute-vectors.js'
 import type { FileEncoder } from './media/file-encoder.js'
-import type { LogitsContext, SequenceRun } from './native/native-context.js'
+import { endAll, type LogitsContext, type SequenceRun } from './native/native-context.js'
 import { ConstraintTrack } from './sampling/constraint-track.js'
 import { announceDraws, drawPass, prepareDraw } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
@@ -255,12 +255,8 @@ export class LlamaCppBackend implements Backend {
   async dispose(): Promise<void> {
     if (this.#disposed) return
     this.#disposed = true
-    await this.parts.samplers.dispose()
-    await this.parts.embedder.dispose()
-    await this.parts.grammars.close()
-    await this.parts.encoder?.dispose()
-    await this.parts.context.dispose()
-    await this.parts.close()
+    const { samplers, embedder, grammars, encoder, context, close } = this.parts
+    await endAll(samplers, embedder, grammars, encoder, context, { dispose: close })
   }
 
   #checkOpen(): void {

@@ -107,7 +107,7 @@ export class ConstraintGrammars {
   }
 
   /** Ends the other thread, if there is one, and all that wait for it. */
-  async close(): Promise<void> {
+  async dispose(): Promise<void> {
     this.#closed = new CllmError('backend_failed', 'the backend was disposed of')
     this.#turns.close(this.#closed)
     await this.#thread.end()

@@ -11,6 +11,7 @@ import { type ContextSettings, type OpenContext, openContext } from './open-cont
 import { stateKey } from './sample-file.js'
 import { FileEncoder } from '../media/file-encoder.js'
 import { type LlamaRuntime, llamaVersion, type LoadedModel } from '../native/native.js'
+import { endAll } from '../native/native-context.js'
 import { loadedGpuLibrary } from '../native/open/binaries.js'
 import { LlamaCppStates } from '../slots/llamacpp-states.js'
 import { SlotCells } from '../slots/slot-cells.js'
@@ -47,8 +48,7 @@ export async function openBackend(
     })
     return assemble(model, opened, settings, { ...dependencies, encoder })
   } catch (error) {
-    await encoder?.dispose()
-    await opened.context.dispose()
+    await endAll(encoder, opened.context).catch(() => {}) // what failed first is told
     throw error
   }
 }

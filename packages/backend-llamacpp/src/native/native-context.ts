@@ -139,6 +139,19 @@ export interface LogitsContext extends NativeContext {
 /** Whether a context exposes its logits. */
 export const givesLogits = (context: NativeContext): context is LogitsContext => 'logits' in context
 
+/** Ends parts one after the other, the later ones also if an earlier one fails; then throws what failed first. */
+export async function endAll(...parts: readonly ({ dispose(): unknown } | undefined)[]) {
+  const failures: unknown[] = []
+  for (const part of parts) {
+    try {
+      await part?.dispose()
+    } catch (error) {
+      failures.push(error)
+    }
+  }
+  if (failures.length > 0) throw failures[0]
+}
+
 /**
  * Tracks llama.cpp's functions that run on other threads: if the memory they use is freed before they return, the
  * process ends.
@@ -192,6 +205,6 @@ export class ModelContexts<Context extends { dispose(): Promise<void> }> {
 
   async #end(): Promise<void> {
     await this.#calls.ended()
-    for (const context of this.#contexts) await context.dispose()
+    await endAll(...this.#contexts)
   }
 }

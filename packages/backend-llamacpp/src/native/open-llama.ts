@@ -1,16 +1,15 @@
 import { setImmediate } from 'node:timers/promises'
 import { type Logger, silentLogger, messageOf, entryOf } from '@cllm/core'
-import { addonDoor } from './addon/addon-door.js'
-import type { FfiDoor } from './ffi/ffi-door.js'
-import type { FreeMemory, GpuKind, LlamaRuntime, NativeDoor } from './native.js'
-import { gpuKinds } from './open/binaries.js'
 import {
   gpuLayersOf,
   hasNoGpu,
   type OpenedLlama,
   openForCpu,
   openForGpu,
-} from './open/opened-llama.js'
+} from './addon/opened-llama.js'
+import type { FfiDoor } from './ffi/ffi-door.js'
+import type { FreeMemory, GpuKind, LlamaRuntime, NativeDoor, NativePath } from './native.js'
+import { gpuKinds } from './open/binaries.js'
 
 type GpuSetting = 'auto' | 'off' | GpuKind
 
@@ -50,15 +49,15 @@ export async function openLlama(
   const opening = entryOf(opened, key, () => openFirst(key, kinds, folder))
   opening.catch(() => opened.delete(key))
   const llama = await opening
-  return {
-    ...llama,
-    compileJinja: (source) => new llama.bindings.AddonJinjaRenderer(source),
-    openDoor: async (path, library) =>
-      path === 'addon'
-        ? addonDoor(llama)
-        : // A library that was built on this machine computes on the CPU only.
-          await openFfiDoor(llama, llama.gpu === false ? library : undefined),
-  }
+  return { ...llama, openDoor: async (path, library) => await doors[path](llama, library) }
+}
+
+type OpenDoor = (llama: OpenedLlama, library?: string) => NativeDoor | Promise<NativeDoor>
+
+const doors: Readonly<Record<NativePath, OpenDoor>> = {
+  // A library that was built on this machine computes on the CPU only.
+  ffi: (llama, library) => openFfiDoor(llama, llama.gpu === false ? library : undefined),
+  addon: (llama) => llama.door(),
 }
 
 /** Opens llama.cpp for the GPU of the setting; with `auto` for the first kind that works here, or else the CPU. */
@@ -83,7 +82,7 @@ async function openFirst(
   return await openForCpu(log)
 }
 
-/** Opens the C API of llama.cpp, or the addon if that cannot be used, such as if koffi has no binary. */
+/** Opens the C API of llama.cpp, or the other way if that cannot be used, such as if koffi has no binary. */
 async function openFfiDoor(runtime: OpenedLlama, library?: string): Promise<NativeDoor> {
   let door: FfiDoor
   try {
@@ -96,7 +95,7 @@ async function openFfiDoor(runtime: OpenedLlama, library?: string): Promise<Nati
       { reason },
       `llama.cpp's C API cannot be used (${reason}): running on node-llama-cpp's addon, which is slower`,
     )
-    return addonDoor(runtime)
+    return runtime.door()
   }
   return {
     ...door,

@@ -545,7 +545,7 @@ const numbered = (count: number) => Array.from({ length: count }, (_, nth) => `v
 
 t.test('what takes long is compiled in another thread, and becomes the same', async (t) => {
   const { grammars } = compiling()
-  t.teardown(async () => await grammars.close())
+  t.teardown(async () => await grammars.dispose())
   const texts = numbered(3000)
   const large: OutputConstraint[] = [
     schemaOf({ enum: numbered(12_000) }),
@@ -577,7 +577,7 @@ t.test(
   'the tools of an agent are compiled in another thread, without a try in this one',
   async (t) => {
     const { grammars } = compiling()
-    t.teardown(async () => await grammars.close())
+    t.teardown(async () => await grammars.dispose())
     const properties = Object.fromEntries(numbered(6).map((name) => [name, { type: 'string' }]))
     const tools = numbered(20).map((name) => ({
       title: `${name}: ${'what it does '.repeat(12)}`,
@@ -635,7 +635,7 @@ const deaths: readonly (readonly [
 
 t.test('a thread that dies, or cannot be started, fails its own request only', async (t) => {
   const { grammars } = compiling()
-  t.teardown(async () => await grammars.close())
+  t.teardown(async () => await grammars.dispose())
   const { Worker } = workers
   for (const [nth, [begin, error]] of deaths.entries()) {
     workers.Worker = function (file: URL, options: workers.WorkerOptions) {
@@ -657,7 +657,7 @@ t.test('a thread that dies, or cannot be started, fails its own request only', a
 
 t.test('what nobody waits for any more ends, and the next one begins', async (t) => {
   const { grammars } = compiling()
-  t.teardown(async () => await grammars.close())
+  t.teardown(async () => await grammars.dispose())
   const [first, second, third] = [1, 2, 3].map((more) =>
     schemaOf({ enum: numbered(12_000 + more) }),
   )
@@ -683,7 +683,7 @@ t.test('what nobody waits for any more ends, and the next one begins', async (t)
 
 t.test('tenants take turns at one thread, which ends when no constraint waits', async (t) => {
   const { grammars } = compiling()
-  t.teardown(async () => await grammars.close())
+  t.teardown(async () => await grammars.dispose())
   const { Worker } = workers
   const started: workers.Worker[] = []
   workers.Worker = class extends Worker {
@@ -723,7 +723,7 @@ t.test('what is under way in another thread ends with the grammars', async (t) =
   const gone = { code: 'backend_failed', message: /disposed/ }
   const ends = jobs.map(async (job) => await t.rejects(job, gone))
   await new Promise(setImmediate)
-  await grammars.close()
+  await grammars.dispose()
   await Promise.all(ends)
 })
 

@@ -1,4 +1,5 @@
 import t from 'tap'
+import type { LlamaCppBackend } from '../../src/llamacpp-backend.js'
 import { openTiny, sampling } from '../open-tiny.js'
 
 for (const native of ['ffi', 'addon'] as const) {
@@ -17,5 +18,17 @@ for (const native of ['ffi', 'addon'] as const) {
     const gone = { code: 'backend_failed', message: /disposed/ }
     t.throws(() => stepping.checkConstraint!(constraint), gone)
     t.throws(() => stepping.createSampler(sampling(), tokens), gone)
+  })
+
+  t.test(`${native}: what fails to end keeps nothing else from it`, async (t) => {
+    const backend = (await openTiny(t, { native })) as LlamaCppBackend
+    const { samplers, grammars, context } = backend['parts']
+    const model = t.capture(backend['parts'], 'close', backend['parts'].close)
+    const fail = (reason: string) => () => Promise.reject(new Error(reason))
+    t.intercept(samplers, 'dispose', { value: fail('first') })
+    t.intercept(grammars, 'dispose', { value: fail('second') })
+    await t.rejects(backend.dispose(), { message: 'first' })
+    await t.rejects(context.decodeBatch([]), /disposed/)
+    t.equal(model().length, 1, 'the weights are freed')
   })
 }

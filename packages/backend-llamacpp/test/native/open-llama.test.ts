@@ -9,7 +9,7 @@ import t from 'tap'
 import { checkCells, loadModel } from '../open-tiny.js'
 import { openLlama } from '../../src/native/open-llama.js'
 import { checkBindings } from '../../src/native/addon/addon-bindings.js'
-import { hasNoGpu, openForCpu } from '../../src/native/open/opened-llama.js'
+import { hasNoGpu, openForCpu } from '../../src/native/addon/opened-llama.js'
 import { binaryPackages, findBinary, gpuKinds } from '../../src/native/open/binaries.js'
 import { quantizationOf, readGgufFile } from '../../src/native/gguf-file.js'
 import { readGgufFileInfo } from '../../src/native/node-llama-cpp.js'
@@ -147,9 +147,10 @@ t.test('the addon alone', async (t) => {
   const addon = await openForCpu(() => {})
   t.ok(addon.mathCores >= 1)
   t.ok((await addon.freeMemory()).ram > 1e8, 'in bytes')
-  const { getSystemMemoryInfo } = addon.bindings as unknown as Record<string, () => Promise<object>>
+  const bindings = createRequire(import.meta.url)(findBinary('cpu')!.file) as object
+  const { getSystemMemoryInfo } = bindings as Record<string, () => Promise<object>>
   t.match(await getSystemMemoryInfo!(), { total: Number }, 'of the addon itself')
-  t.ok(checkBindings(addon.bindings))
+  t.ok(checkBindings(bindings))
 })
 
 t.test('a GPU that is not there', async (t) => {

@@ -8,21 +8,21 @@ import {
   type BoundContext,
   changed,
 } from './addon-bindings.js'
-import { ModelContexts, NativeCalls, type NativeContextOptions } from '../native-context.js'
+import { endAll, ModelContexts, NativeCalls, type NativeContextOptions } from '../native-context.js'
 import type { LoadModelOptions, NativeDoor } from '../native.js'
 import type { NativeModel } from '../native-model.js'
-import type { LlamaModel } from '../node-llama-cpp.js'
-import type { OpenedLlama } from '../open/opened-llama.js'
+import type { Llama, LlamaModel } from '../node-llama-cpp.js'
 
-/** Calls llama.cpp through node-llama-cpp's addon, which draws with its own samplers. */
-export function addonDoor(runtime: OpenedLlama): NativeDoor & {
-  loadModel(options: LoadModelOptions): Promise<AddonModel>
-} {
+/**
+ * Calls llama.cpp through node-llama-cpp's addon, which draws with its own samplers.
+ * @param llama - loads node-llama-cpp itself
+ */
+export function addonDoor(bindings: Bindings, llama: () => Promise<Llama>): NativeDoor {
   return {
     name: 'addon',
     isFull: false,
     check,
-    loadModel: async (options) => await loadAddonModel(runtime, options),
+    loadModel: async (options) => await loadAddonModel(bindings, await llama(), options),
   }
 }
 
@@ -35,11 +35,10 @@ function check(options: CheckedLlamaCppOptions): void {
 }
 
 async function loadAddonModel(
-  runtime: OpenedLlama,
+  bindings: Bindings,
+  llama: Llama,
   { modelPath, gpuLayers, contextSize, mmap, mlock, ignoreMemory = false }: LoadModelOptions,
 ): Promise<AddonModel> {
-  const llama = await runtime.llama()
-  const { bindings } = runtime
   const model: LlamaModel = await llama.loadModel({
     modelPath,
     gpuLayers: gpuLayers === 'auto' ? { fitContext: { contextSize } } : gpuLayers,
@@ -61,10 +60,7 @@ async function loadAddonModel(
     createSampler: () => new bindings.AddonSampler(native),
     createContext: async (options) =>
       await contexts.add(() => createContext(bindings, native, options)),
-    async dispose() {
-      await contexts.dispose()
-      await model.dispose()
-    },
+    dispose: () => endAll(contexts, model),
   }
 }
 

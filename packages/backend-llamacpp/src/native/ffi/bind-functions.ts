@@ -167,9 +167,11 @@ export function openFfi(libraries: FfiLibraries = loadedLibraries()): NativeFunc
  * @throws Error that says what is missing or different
  */
 export function openBuiltFfi(file: string): NativeFunctions {
-  const functions = openFfi({ llama: file, ggml: file, registry: file })
   const [callback, data] = [pointerCell(), pointerCell()]
-  openFfi().llama_log_get(callback, data)
+  const { llama_log_get } = llamaFunctions
+  // before anything of the other library is loaded, which stays
+  bindLibrary(loadedLibraries().llama, { llama_log_get }).llama_log_get(callback, data)
+  const functions = openFfi({ llama: file, ggml: file, registry: file })
   functions.llama_log_set(callback[0]!, data[0]!)
   functions.llama_backend_init()
   return functions

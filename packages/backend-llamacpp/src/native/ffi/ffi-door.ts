@@ -8,7 +8,7 @@ import {
 } from './bind-functions.js'
 import { FfiContext } from './ffi-context.js'
 import { FfiAdapter, FfiModel } from './ffi-model.js'
-import { ModelContexts } from '../native-context.js'
+import { endAll, ModelContexts } from '../native-context.js'
 import type { GpuShare, LoadModelOptions, LogitsModel, NativeDoor } from '../native.js'
 import type { PlacementOptions } from '../../llamacpp-options.js'
 import type { Pointer, Value } from './structs.js'
@@ -96,13 +96,10 @@ export async function loadFfiModel(
       await contexts.add(() => FfiContext.create(functions, model.native, { ...options, onGpu })),
     loadAdapter: async (path) =>
       await contexts.during(() => FfiAdapter.load(functions, model, path)),
-    dispose: async () => await (freed ??= free()),
-  }
-
-  async function free(): Promise<void> {
-    model.close()
-    await contexts.dispose()
-    model.free()
+    dispose: async () =>
+      await (freed ??= endAll({ dispose: () => model.close() }, contexts, {
+        dispose: () => model.free(),
+      })),
   }
 }
 

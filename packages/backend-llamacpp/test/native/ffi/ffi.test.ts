@@ -3,7 +3,7 @@ import { silentLogger, systemClock } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
 import type * as Create from '../../../src/create-llamacpp-backend.js'
 import type { LlamaCppOptions } from '../../../src/llamacpp-options.js'
-import { addonDoor } from '../../../src/native/addon/addon-door.js'
+import * as addon from '../../../src/native/addon/opened-llama.js'
 import {
   loadedLibraries,
   type NativeFunctions,
@@ -11,7 +11,6 @@ import {
 } from '../../../src/native/ffi/bind-functions.js'
 import { loadFfiModel } from '../../../src/native/ffi/ffi-door.js'
 import { loadedGpuLibrary } from '../../../src/native/open/binaries.js'
-import type { AddonModel } from '../../../src/native/addon/addon-bindings.js'
 import type { LoadModelOptions } from '../../../src/native/native.js'
 import type { NativeModel } from '../../../src/native/native-model.js'
 import type { LogitsContext } from '../../../src/native/native-context.js'
@@ -234,14 +233,14 @@ t.test('libraries that are not what they should be', async (t) => {
 
   const logger = recordingLogger()
   let loads = 0
-  const countingDoor = (runtime: Parameters<typeof addonDoor>[0]) => {
-    const door = addonDoor(runtime)
-    const load: (options: LoadModelOptions) => Promise<AddonModel> = door.loadModel
-    const loadModel = (options: LoadModelOptions) => (loads++, load(options))
-    return { ...door, loadModel }
+  const openForCpu: typeof addon.openForCpu = async (log) => {
+    const opened = await addon.openForCpu(log)
+    const door = opened.door()
+    const loadModel = (options: LoadModelOptions) => (loads++, door.loadModel(options))
+    return { ...opened, door: () => ({ ...door, loadModel }) }
   }
   const module = await t.mockImport<typeof OpenLlama>('../../../src/native/open-llama.js', {
-    '../../../src/native/addon/addon-door.js': { addonDoor: countingDoor },
+    '../../../src/native/addon/opened-llama.js': { ...addon, openForCpu },
     // as where koffi has no binary
     '../../../src/native/ffi/ffi-door.js': {
       ffiDoor() {

@@ -4,22 +4,25 @@ import { freemem, platform } from 'node:os'
 import { dirname } from 'node:path'
 import process from 'node:process'
 import { CllmError } from '@cllm/core'
-import { type Bindings, changed, checkBindings } from '../addon/addon-bindings.js'
-import { type Binary, binaryPackages, findBinary, gpuKinds } from './binaries.js'
+import { type Binary, binaryPackages, findBinary, gpuKinds } from '../open/binaries.js'
 import {
   type GpuKind,
   type LlamaRuntime,
   type LoadModelOptions,
+  type NativeDoor,
   nodeLlamaCppVersion,
 } from '../native.js'
 import type { Llama, LlamaLogLevel } from '../node-llama-cpp.js'
+import { changed, checkBindings } from './addon-bindings.js'
+import { addonDoor } from './addon-door.js'
 
 /** llama.cpp after it was opened. */
 export interface OpenedLlama extends Pick<
   LlamaRuntime,
-  'gpu' | 'mathCores' | 'freeMemory' | 'gpuNames'
+  'gpu' | 'mathCores' | 'freeMemory' | 'gpuNames' | 'compileJinja'
 > {
-  readonly bindings: Bindings
+  /** The way to call it that works wherever it was opened: through the addon. */
+  door(): NativeDoor
   /** Loads node-llama-cpp itself, which not all uses need. */
   llama(): Promise<Llama>
 }
@@ -69,16 +72,24 @@ export async function openForCpu(log: LlamaLog): Promise<OpenedLlama> {
   return {
     gpu: false,
     mathCores: Math.floor(addon.getMathCores()),
-    bindings: checkBindings(addon),
     async freeMemory() {
       const { total, wired = 0 } = await addon.getSystemMemoryInfo()
       return { ram: total === undefined ? freemem() : total - wired, vram: 0, unified: false }
     },
     gpuNames: async () => [],
-    llama: async () =>
+    ...callsOf(
+      addon,
       // The addon is initialized already, and a second logger would receive nothing.
-      await createLlama({ bindings: addon, bindingPath: binary.file }, log, true),
+      async () => await createLlama({ bindings: addon, bindingPath: binary.file }, log, true),
+    ),
   }
+}
+
+/** What calls an opened addon. */
+function callsOf(addon: unknown, llama: OpenedLlama['llama']) {
+  const bindings = checkBindings(addon)
+  const compileJinja = (source: string) => new bindings.AddonJinjaRenderer(source)
+  return { llama, compileJinja, door: () => addonDoor(bindings, llama) }
 }
 
 /** @throws the error of Node.js if it cannot load the file */
@@ -123,14 +134,13 @@ export async function openForGpu(
   return {
     gpu: kind,
     mathCores: llama.cpuMathCores,
-    bindings: checkBindings((llama as unknown as { _bindings?: unknown })._bindings),
     async freeMemory() {
       const { free: ram } = await llama.getRamState()
       const { free: vram, unifiedSize } = await llama.getVramState()
       return { ram, vram, unified: unifiedSize > 0 }
     },
     gpuNames: async () => await llama.getGpuDeviceNames(),
-    llama: () => Promise.resolve(llama),
+    ...callsOf((llama as unknown as { _bindings?: unknown })._bindings, async () => llama),
   }
 }
 
