@@ -32,16 +32,25 @@ export class RedisServer {
    * @param settings further arguments
    */
   static async start(...settings: readonly string[]): Promise<RedisServer> {
-    const server = new RedisServer(await freePort(), settings)
-    await server.restart()
-    return server
+    return await RedisServer.#startWith(settings)
   }
 
   /** The same with TLS and nothing else. */
   static async startWithTls(tls: TlsFiles, ...settings: readonly string[]): Promise<RedisServer> {
+    return await RedisServer.#startWith(settings, tls)
+  }
+
+  /** Another program may take a port between its being found free and the server's start: then on another one. */
+  static async #startWith(settings: readonly string[], tls?: TlsFiles): Promise<RedisServer> {
     const server = new RedisServer(await freePort(), settings, tls)
-    await server.restart()
-    return server
+    try {
+      await server.restart()
+      return server
+    } catch (error) {
+      if (!(error instanceof Error) || !error.message.includes('Address already in use'))
+        throw error
+      return await RedisServer.#startWith(settings, tls)
+    }
   }
 
   get url(): string {

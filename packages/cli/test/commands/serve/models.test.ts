@@ -1,4 +1,4 @@
-import { copyFile } from 'node:fs/promises'
+import { copyFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { resolveModel } from 'cllm'
 import { Ollama } from 'ollama'
@@ -8,12 +8,20 @@ import { listening, start } from '../../start-process.js'
 import { until } from '../../until.js'
 
 const { path: model } = await resolveModel('stories15m')
-const cache = t.testdir({})
+const cache = t.testdir({
+  // Holds an engine's process up while there is a file `gate`.
+  'gate.cjs': `const gate = require('node:path').join(__dirname, 'gate')
+    const isEngine = /engine-child/.test(process.argv[1])
+    while (isEngine && require('node:fs').existsSync(gate))
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20)`,
+})
+const gate = join(cache, 'gate')
 const file = join(cache, 'stories15m-q8_0.gguf')
 await copyFile(model, file)
 const args = ['--model', `a=${model}`, '--model', `b=${model}`, '--model-alias', 'gpt=b']
 const usual = ['serve', '--port', '0', '--gpu', 'off', '--threads', '1', '--slots', '2']
-const env = { CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'error' }
+const nodeOptions = `${process.env['CLLM_TEST_NODE_OPTIONS'] ?? ''} --require "${gate}.cjs"`
+const env = { CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'error', NODE_OPTIONS: nodeOptions }
 const { url } = await listening(t, start(t, [...usual, ...args], env))
 const ollama = new Ollama({ host: url })
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
@@ -77,10 +85,12 @@ t.test('a model that is asked to leave while it is loaded leaves at once', async
     const body = JSON.stringify({ model: 'a' })
     return (await fetch(url + path, { method: 'POST', headers, body })).status
   }
+  await writeFile(gate, '')
   const loading = post('/models/load')
   await until(async () => (await states())['a'] === 'loading')
   t.equal(await post('/models/unload'), 200)
   t.equal(await loading, 503, 'it was not loaded')
+  await rm(gate)
   t.same(await states(), { a: 'unloaded', b: 'unloaded' })
 })
 
