@@ -60,7 +60,7 @@ export function overriding<T extends object>(target: T, methods: Partial<T>): T 
 }
 
 /**
- * A promise's value; throws the failure if the signal aborts first. The promise itself goes on, as others may wait for
+ * A promise's value; throws `cancelled` if the signal aborts first. The promise itself goes on, as others may wait for
  * it.
  *
  * @param onLate - called with a value that comes after the abort
@@ -68,12 +68,11 @@ export function overriding<T extends object>(target: T, methods: Partial<T>): T 
 export async function unlessAborted<T>(
   later: Promise<T>,
   signal: AbortSignal | undefined,
-  failure: () => CllmError = () => cancelled(signal),
   onLate?: (value: T) => void,
 ): Promise<T> {
   if (signal === undefined) return await later
   return await new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(failure())
+    const onAbort = (): void => reject(cancelled(signal))
     if (signal.aborted) onAbort()
     signal.addEventListener('abort', onAbort, { once: true })
     const settle = (value: T): void => {

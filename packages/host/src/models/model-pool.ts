@@ -6,16 +6,24 @@ import type {
   ModelScheduler,
   ModelStatus,
   OpenOptions,
+  Random,
 } from '@cllm/core'
-import { CheckedModelScheduler, systemClock, silentLogger, lru, CllmError } from '@cllm/core'
+import {
+  CheckedModelScheduler,
+  CllmError,
+  lru,
+  silentLogger,
+  systemClock,
+  systemRandom,
+} from '@cllm/core'
 import { ModelLoader } from './model-loader.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
 import type { HoldOptions, LoadableModel, ModelPoolOptions } from './pooled-model.js'
 import { defaultModelPoolOptions, PooledModel } from './pooled-model.js'
 import { aliasesOf, type ClosableDirectory, resolveModelName } from '../server/static-directory.js'
 
-/** Parts of a {@link ModelPool}; by default the clock is real time, and the logger silent. */
-export interface ModelPoolParts extends Partial<Pick<Services, 'clock' | 'logger'>> {
+/** Parts of a {@link ModelPool}; the services are by default real time, random ids, and a logger that is silent. */
+export interface ModelPoolParts extends Partial<Services> {
   /** The first one is the default. */
   readonly models: readonly LoadableModel[]
   /** Further names of models, null for the default one; `*` matches every unknown name. */
@@ -41,6 +49,7 @@ export class ModelPool implements ClosableDirectory {
   readonly #tags: readonly string[]
   readonly #loader: ModelLoader
   readonly #clock: Clock
+  readonly #random: Random
   readonly loading: ModelLoading
 
   constructor({ models, aliases = {}, tags = [], options, onLost, ...parts }: ModelPoolParts) {
@@ -48,6 +57,7 @@ export class ModelPool implements ClosableDirectory {
     const { scheduler = { name: lru.name, policy: lru.create({}) } } = parts
     const all = { ...defaultModelPoolOptions, ...options }
     this.#clock = clock
+    this.#random = parts.random ?? systemRandom
     this.loading = { autoload: all.autoload, maxLoaded: all.maxLoaded, scheduler: scheduler.name }
     this.#aliases = new Map(Object.entries(aliases))
     this.#tags = tags
@@ -70,7 +80,7 @@ export class ModelPool implements ClosableDirectory {
     const model = this.#find(id)
     if (options.peek === true) return peek(model)
     if (!this.loading.autoload && options.load !== true) ensurePresent(model)
-    return new PooledEngineClient(this.#loader, model, options, this.#clock)
+    return new PooledEngineClient(this.#loader, model, options, this.#clock, this.#random)
   }
 
   status(id?: string): ModelStatus {

@@ -7,12 +7,14 @@ import type {
   SubmitOptions,
   ModelUrgency,
   OpenOptions,
+  Random,
   Recording,
 } from '@cllm/core'
-import { cancelled, CllmError, defined, isOfBatch } from '@cllm/core'
+import { cancelReason, CllmError, isOfBatch } from '@cllm/core'
 import { CallForwarder, callTraits } from '../remote/engine-calls.js'
+import { requestId } from '../remote/event-streams.js'
 import { unlessAborted, watchStream } from '../client/wrapping.js'
-import { duplicate, InFlightRequest } from '../fleet/in-flight-request.js'
+import { InFlightRequest } from '../fleet/in-flight-request.js'
 import type { ModelLoader } from './model-loader.js'
 import type { Lease, PooledModel } from './pooled-model.js'
 
@@ -36,6 +38,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     private readonly model: PooledModel,
     private readonly options: OpenOptions,
     private readonly clock: Clock,
+    private readonly random: Random,
   ) {
     super()
     const { until, urgency } = options
@@ -49,9 +52,8 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 
   cancel(id: string, reason?: string): void {
-    const error = reason === undefined ? undefined : new CllmError('cancelled', reason)
-    this.model.late.get(id)?.abort(error)
     this.model.loaded?.client.cancel(id, reason)
+    this.model.late.fail(id, new CllmError('cancelled', reason ?? cancelReason))
   }
 
   async recording(): Promise<Recording> {
@@ -79,7 +81,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   ) {
     const takesSignal = name !== 'recording' && callTraits[name].takesSignal === true
     const { signal } = (takesSignal ? (values[1] as SignalOption | undefined) : {}) ?? {}
-    const lease = this.#leaseNow() ?? (await this.#lease(signal, () => cancelled(signal)))
+    const lease = this.#leaseNow() ?? (await this.#lease(signal))
     try {
       const { client } = lease
       const call = client[name] as ((...given: unknown[]) => Promise<unknown>) | undefined
@@ -101,7 +103,6 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   /** Loads the model if need be. If the signal aborts first, this fails and the load goes on. */
   async #lease(
     signal: AbortSignal | undefined,
-    failure: () => CllmError,
     urgency: ModelUrgency = this.options.urgency ?? {},
   ): Promise<Lease> {
     const { keepAliveMs, until: end } = this.options
@@ -111,7 +112,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     if (until === undefined) {
       // Without a signal of its own, a batch's call ends with the batch.
       const wanted = signal ?? end
-      return await unlessAborted(hold(wanted), wanted, failure, giveBack)
+      return await unlessAborted(hold(wanted), wanted, giveBack)
     }
     this.#leasing ??= hold(until)
       .then((lease) => this.#keep(lease, until))
@@ -120,7 +121,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
         this.#leasing = undefined
         throw error
       })
-    return await unlessAborted(this.#leasing, signal, failure, giveBack)
+    return await unlessAborted(this.#leasing, signal, giveBack)
   }
 
   #keep(lease: Lease, until: AbortSignal): Lease {
@@ -135,34 +136,32 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     return kept
   }
 
+  /** Submits a request once the model is loaded; from then on its events come by way of its stream here, too. */
   #submitLate(request: GenerateRequest, signal: AbortSignal | undefined): GenerateEvents {
-    const { clock, loader, model } = this
-    const { id, timeoutMs = loader.options.requestTimeoutMs } = request
-    const entry = new InFlightRequest(id ?? '', request, clock.now())
-    if (id !== undefined && model.late.has(id)) {
-      return deferredStream(Promise.reject(duplicate(id)), nothing)
-    }
+    const { clock, loader } = this
+    const { late } = this.model
+    const { id = requestId(this.random), timeoutMs = loader.options.requestTimeoutMs } = request
+    const entry = new InFlightRequest(id, { ...request, id }, clock.now())
     const leaving = new AbortController()
     const timeout = (): void =>
-      leaving.abort(new CllmError('timeout', 'The model was not loaded within the time limit'))
-    const cancelTimer =
-      timeoutMs === Infinity ? nothing : clock.at(clock.now() + timeoutMs, () => timeout())
-    if (id !== undefined) model.late.set(id, leaving)
-    const either = signal === undefined ? leaving.signal : AbortSignal.any([signal, leaving.signal])
-    const failure = (): CllmError => {
-      const reason: unknown = leaving.signal.reason
-      return CllmError.isInstance(reason) ? reason : cancelled(signal)
-    }
-    const start = async () => {
+      late.fail(id, new CllmError('timeout', 'The model was not loaded within the time limit'))
+    const start = async (): Promise<void> => {
+      const cancelTimer =
+        timeoutMs === Infinity ? nothing : clock.at(clock.now() + timeoutMs, timeout)
       try {
-        const lease = await this.#lease(either, failure, this.options.urgency ?? request)
-        return this.#submitTo(lease, entry.continuedAt(clock.now()), defined({ signal }))
-      } finally {
-        cancelTimer()
-        if (id !== undefined) model.late.delete(id)
+        const { urgency = request } = this.options
+        const lease = await this.#lease(leaving.signal, urgency).finally(cancelTimer)
+        const asked = entry.continuedAt(clock.now())
+        const events = this.#submitTo(lease, asked, { signal: leaving.signal })
+        for await (const event of events) late.dispatch([{ id, event }])
+      } catch (error) {
+        late.fail(id, CllmError.from(error))
       }
     }
-    return deferredStream(start(), () => leaving.abort())
+    return late.open(id, signal, {
+      submit: () => void start(),
+      cancel: (reason) => leaving.abort(reason && new CllmError('cancelled', reason)),
+    })
   }
 
   #submitTo(
@@ -180,30 +179,3 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
 
 /** Releases a lease that nobody waits for any more. */
 const giveBack = ({ release }: Lease): void => release?.()
-
-/** Events of a request that waits to be submitted. `leave` is called when its consumer leaves first. */
-function deferredStream(starting: Promise<GenerateEvents>, leave: () => void): GenerateEvents {
-  let isOver = false
-  // The reader of the stream gets the failure; without a reader, it must not end the process.
-  starting.catch(() => {})
-  const iterator: GenerateEvents = {
-    [Symbol.asyncIterator]: () => iterator,
-    async next() {
-      if (isOver) return { done: true, value: undefined }
-      try {
-        return await (await starting).next()
-      } catch (error) {
-        if (isOver) return { done: true, value: undefined }
-        isOver = true
-        throw error
-      }
-    },
-    async return() {
-      isOver = true
-      leave()
-      const events = await starting.catch(() => undefined)
-      return (await events?.return?.()) ?? { done: true, value: undefined }
-    },
-  }
-  return iterator
-}

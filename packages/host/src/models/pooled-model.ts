@@ -15,6 +15,7 @@ import {
   within,
 } from '@cllm/core'
 import { overriding } from '../client/wrapping.js'
+import { EventStreams } from '../remote/event-streams.js'
 import { pastOf, sumStatistics } from '../statistics/sum-statistics.js'
 
 /** Limits on models in memory. */
@@ -135,8 +136,8 @@ export class PooledModel {
   readonly waiters = new Set<Waiter>()
   /** Called when it is unloaded. */
   readonly onUnloaded: (() => void)[] = []
-  /** Requests that wait for it, by id; an abort ends the waiting. */
-  readonly late = new Map<string, AbortController>()
+  /** The requests that came before it was loaded. */
+  readonly late = new EventStreams()
 
   constructor(
     readonly source: LoadableModel,

@@ -115,6 +115,11 @@ export class EventStreams {
     for (const { id, event } of events) this.#streams.get(id)?.push(event)
   }
 
+  /** Ends a stream with an error, and cancels its request. */
+  fail(id: string, error: CllmError): void {
+    this.#streams.get(id)?.fail(error, true)
+  }
+
   /** Resolves when no stream is open. */
   async idle(): Promise<void> {
     if (this.#streams.size > 0)
