@@ -4,6 +4,7 @@ import {
   createEngine,
   type EngineActivity,
   type EngineStatistics,
+  failureOf,
   type GenerateRequest,
   type Logger,
   nextNumber,
@@ -22,7 +23,7 @@ import {
   type ToEngine,
 } from '@cllm/host'
 import { drive, FakeBackend, firstComeFirstServed, jsonChannel } from '@cllm/testing'
-import { createPolicy } from '@cllm/scheduler'
+import { createPolicy, createRouter } from '@cllm/scheduler'
 import {
   ClusterDirectory,
   ClusterFront,
@@ -43,9 +44,12 @@ import {
   LastStatistics,
 } from '../src/front/calls/merge-answers.js'
 import { directLinks } from '../src/local/local-workers.js'
-import type { FromWorker, ToWorker } from '../src/messages.js'
+import type { FromWorker, ToWorker, WorkerRecord } from '../src/messages.js'
 import { WorkerSessions } from '../src/worker/worker-sessions.js'
-import { PlacedRequest, PlacedRequests } from '../src/front/placing/placed-requests.js'
+import { Members } from '../src/front/members.js'
+import { PlacedRequest } from '../src/front/placing/placed-request.js'
+import { defaultPlacingOptions, Placing } from '../src/front/placing/placing.js'
+import { sleepless } from '../src/front/sleep-watch.js'
 
 /** After this time nothing goes wrong any more, so that everything can end. */
 const calmMs = 20_000
@@ -1125,13 +1129,36 @@ t.test('a stream goes on nowhere where its tokens mean something else', async (t
 })
 
 t.test('of a request that has ended a front keeps no prompt', (t) => {
-  const requests = new PlacedRequests()
-  const placed = new PlacedRequest('one', { prompt: { text: 'long' } }, 1, new SimulatedClock())
-  requests.set(placed.id, placed)
-  requests.place(placed, 'worker', 7)
-  t.equal(requests.find('one'), placed)
-  requests.remove(placed)
-  t.same(requests.find('one'), { id: 'one', worker: 'worker', placement: 7, moves: 0 })
+  const clock = new SimulatedClock()
+  const members = new Members('front', clock)
+  const info = { limits: { contextSize: 256 } }
+  const [link] = directLinks<ToWorker, FromWorker>('link')
+  const member = members.add({ id: 'worker', info, state: 'up' } as WorkerRecord, link)
+  const load = { open: 0, openTokens: 0, backlogTokens: 0, backlogPairs: 0, chains: [], seen: {} }
+  const report = { slots: 1, ...load }
+  members.onReport(member, { type: 'report', state: 'up', report, clients: 0 })
+  const placing = new Placing({
+    members,
+    clock,
+    router: createRouter(),
+    random: systemRandom,
+    logger: silentLogger,
+    sleep: sleepless,
+    options: defaultPlacingOptions,
+    publish() {},
+  })
+  placing.submit('one', { prompt: { text: 'long' } })
+  placing.submit('two', { prompt: { text: 'long' } })
+  const there = { worker: 'worker', placement: 1, moves: 0 }
+  t.same(placing.find('one'), there)
+  t.same([...member.requests.keys()], [1, 2])
+  placing.onEvents(member, [1, failureOf(new CllmError('internal', 'It failed'))])
+  t.same(placing.find('one'), there)
+  t.same([...member.requests.keys()], [2])
+  placing.failAll(new CllmError('shutting_down', 'The end'))
+  t.same(placing.find('two'), { worker: undefined, placement: undefined, moves: 0 })
+  t.equal(member.requests.size, 0)
+  t.equal(placing.find('three'), undefined)
   t.end()
 })
 

@@ -97,16 +97,14 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
       const { state: before } = member
       this.#members.onReport(member, message)
       if (message.state === 'restarting' && before !== 'restarting') {
-        this.#placing.onRestarting(member.record.id)
+        this.#placing.onRestarting(member)
       }
       if (!this.#isReady) this.tell({ type: 'ready', info: member.record.info })
       this.#isReady = true
-      if (message.clients > 0) this.#placing.onClients(member.record.id)
+      if (message.clients > 0) this.#placing.onClients(member)
       this.retry()
       // A new worker may take the requests of workers that are migrating theirs.
-      for (const { record, isMigrating } of this.#members.all) {
-        if (isMigrating) this.#placing.onMigrating(record.id)
-      }
+      for (const one of this.#members.all) if (one.isMigrating) this.#placing.onMigrating(one)
     } else this.#calls.onAnswer(member, message)
   }
 
@@ -116,7 +114,7 @@ export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEng
     if (this.#members.get(id) !== member) return
     this.#members.delete(id)
     if (this.closed !== undefined) return
-    const about = { worker: id, reason, requests: this.#placing.onLost(id) }
+    const about = { worker: id, reason, requests: this.#placing.onLost(member) }
     const isIdle = about.requests === 0
     if (state === 'draining' && isIdle) this.parts.logger.info(about, 'a worker has left')
     else this.parts.logger.warn(about, 'a worker is lost')

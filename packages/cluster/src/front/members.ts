@@ -4,11 +4,10 @@ import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerNews, WorkerRecord, WorkerState } from '../messages.js'
 import { protocol } from '../link/envelope.js'
 import { isObject } from '../link/check-messages.js'
+import type { LinkedWorker } from './placing/placed-request.js'
 
 /** A worker to which this front has a link. */
-export interface Member {
-  record: WorkerRecord
-  readonly link: NamedChannel<ToWorker, FromWorker>
+export interface Member extends LinkedWorker {
   state: WorkerState
   /** Whether it drains and wants its requests to move to other workers. */
   isMigrating: boolean
@@ -50,7 +49,7 @@ export class Members {
   add(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): Member {
     const { state } = record
     const unknown = { isMigrating: false, clients: 0, report: undefined }
-    const member: Member = { record, link, state, ...unknown }
+    const member: Member = { record, link, state, ...unknown, requests: new Map() }
     this.#members.set(record.id, member)
     return member
   }

@@ -4,7 +4,7 @@ import { leastHoldMs } from '@cllm/scheduler'
 import { isSameModel, type Member, type Members } from '../members.js'
 import type { WorkerRecord } from '../../messages.js'
 import type { Sleep } from '../sleep-watch.js'
-import type { PlacedRequest } from './placed-requests.js'
+import type { PlacedRequest } from './placed-request.js'
 
 /** Milliseconds after which a request that waits for starting workers is tried again. */
 const gatherMs = 20

@@ -1,9 +1,9 @@
 import type { AddressedEvent, GenerateRequest, RequestEvent, Services } from '@cllm/core'
-import { cancelReason, CllmError, failureOf, isOfBatch } from '@cllm/core'
+import { cancelReason, CllmError, failureOf, isOfBatch, setLatest } from '@cllm/core'
 import { duplicate, waitedTooLong, Waiting, withSeed } from '@cllm/host'
 import { type Choosing, chooseWorker, isExactOn } from './choose-worker.js'
 import { isUp, type Member, noWorker, requestTooLarge } from '../members.js'
-import { type EndedRequest, PlacedRequest, PlacedRequests } from './placed-requests.js'
+import { PlacedRequest, type Whereabouts } from './placed-request.js'
 import { forEachEvent, type StepEvents } from '../../messages.js'
 import { SharedService } from '../shared-service.js'
 
@@ -38,13 +38,17 @@ export interface PlacingParts extends Choosing, Services {
   readonly publish: (events: readonly AddressedEvent[]) => void
 }
 
+const lastEnded = 1000
+
 /**
  * The requests of a front, with their workers and their tokens so far. A request whose worker is lost goes on at
  * another one after its last token: with the same prompt and seed, the same tokens follow.
  */
 export class Placing {
   readonly counts: PlacingCounts = { placed: 0, movedExactly: 0, movedInexactly: 0 }
-  readonly #requests = new PlacedRequests()
+  readonly #requests = new Map<string, PlacedRequest>()
+  /** The last ended requests, without their prompts, which may be long. */
+  readonly #ended = new Map<string, Whereabouts>()
   readonly #waiting: Waiting<PlacedRequest>
   readonly #service: SharedService
   #tokensPerCharacter = 0.3
@@ -64,8 +68,8 @@ export class Placing {
   }
 
   /** A request in progress, or one of the last ended ones. */
-  find(id: string): EndedRequest | undefined {
-    return this.#requests.find(id)
+  find(id: string): Whereabouts | undefined {
+    return this.#requests.get(id)?.whereabouts ?? this.#ended.get(id)
   }
 
   submit(id: string, request: GenerateRequest): void {
@@ -79,10 +83,10 @@ export class Placing {
   cancel(id: string, reason = cancelReason): void {
     const placed = this.#requests.get(id)
     if (placed === undefined) return
-    const member = this.parts.members.get(placed.worker)
+    const { member, placement = 0 } = placed
     if (member === undefined) return this.#fail(placed, new CllmError('cancelled', reason))
     placed.cancelReason ??= reason
-    member.link.send({ type: 'cancel', placement: placed.placement!, reason })
+    member.link.send({ type: 'cancel', placement, reason })
   }
 
   /** Ends all requests with an error. */
@@ -104,7 +108,7 @@ export class Placing {
     const now = this.parts.clock.now()
     const fresh: AddressedEvent[] = []
     forEachEvent(events, (placement, event) => {
-      const placed = this.#requests.heard(worker, placement)
+      const placed = member.requests.get(placement)
       if (placed === undefined) return
       const { tenant } = placed.request
       if (tenant !== undefined) this.#service.onEvent(worker, tenant, event)
@@ -115,8 +119,8 @@ export class Placing {
   }
 
   /** Moves the requests of a lost worker to other ones. Returns their number. */
-  onLost(worker: string): number {
-    const own = this.#requests.on(worker)
+  onLost(member: Member): number {
+    const own = requestsOn(member)
     for (const placed of own) this.#onLoss(placed)
     return own.length
   }
@@ -126,9 +130,9 @@ export class Placing {
    * once. The others, and those that have lost an engine before, may be the cause: they stay, and that worker runs
    * them one at a time.
    */
-  onRestarting(worker: string): void {
+  onRestarting(member: Member): void {
     if (!this.parts.members.table.hasEligible) return
-    for (const placed of this.#requests.on(worker)) {
+    for (const placed of requestsOn(member)) {
       if (!placed.isProven || placed.hasCrashed) continue
       placed.hasCrashed = true
       this.#onLoss(placed)
@@ -139,10 +143,11 @@ export class Placing {
    * Moves the requests of a worker that asks for it to other workers that can continue them exactly. The other
    * requests end where they are.
    */
-  onMigrating(worker: string): void {
+  onMigrating(member: Member): void {
     const { members } = this.parts
+    const { id: worker } = member.record
     let moved = 0
-    for (const placed of this.#requests.on(worker)) {
+    for (const placed of requestsOn(member)) {
       const isElsewhere = members.all.some(
         ({ record, state }) => record.id !== worker && state === 'up' && isExactOn(placed, record),
       )
@@ -154,9 +159,8 @@ export class Placing {
   }
 
   /** Moves requests of batches away from a worker that has got a request of a client. */
-  onClients(worker: string): void {
-    for (const placed of this.#requests.on(worker))
-      if (isOfBatch(placed.request)) this.#move(placed)
+  onClients(member: Member): void {
+    for (const placed of requestsOn(member)) if (isOfBatch(placed.request)) this.#move(placed)
   }
 
   #take(placed: PlacedRequest, event: RequestEvent, member: Member, now: number) {
@@ -228,8 +232,10 @@ export class Placing {
     const { promptTokens, blocks, blockTokens, files } = routed
     const { table } = this.parts.members
     const placement = table.place(member.record.id, routed, now)
-    this.#requests.place(placed, member.record.id, placement)
+    placed.member = member
+    placed.placement = placement
     placed.isProven = false
+    member.requests.set(placement, placed)
     const continuedTokens = placed.tokens.length
     const isSent = member.link.send({
       type: 'place',
@@ -252,17 +258,17 @@ export class Placing {
 
   /** Takes a request away from its worker, which cancels it. */
   #release(placed: PlacedRequest): void {
-    const { worker, placement } = placed
-    if (placement !== undefined) {
-      const reason = 'The request goes on elsewhere'
-      this.parts.members.get(worker)?.link.send({ type: 'cancel', placement, reason })
-    }
-    this.#requests.release(placed)
+    const { member, placement = 0 } = placed
+    placed.member = placed.placement = undefined
+    if (member?.requests.delete(placement) !== true) return
+    member.link.send({ type: 'cancel', placement, reason: 'The request goes on elsewhere' })
   }
 
   #remove(placed: PlacedRequest): void {
+    const { id, member, placement = 0 } = placed
     this.#waiting.delete(placed)
-    this.#requests.remove(placed)
+    member?.requests.delete(placement)
+    if (this.#requests.delete(id)) setLatest(this.#ended, id, placed.whereabouts, lastEnded)
   }
 
   #fail(placed: PlacedRequest, error: CllmError): void {
@@ -274,6 +280,9 @@ export class Placing {
     this.parts.publish([{ id, event }])
   }
 }
+
+/** A copy, as a request that is moved may come back to its worker. */
+const requestsOn = ({ requests }: Member): readonly PlacedRequest[] => [...requests.values()]
 
 /** Whether an error is the worker's and not the request's, so that another worker can take the request. */
 const isOfWorker = (code: string): boolean =>

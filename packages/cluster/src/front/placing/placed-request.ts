@@ -1,19 +1,27 @@
 import { createHash } from 'node:crypto'
-import {
-  type Clock,
-  type CllmError,
-  type GenerateRequest,
-  type Prompt,
-  setLatest,
-} from '@cllm/core'
+import type { Clock, CllmError, GenerateRequest, Prompt } from '@cllm/core'
 import { InFlightRequest } from '@cllm/host'
 import { blocksOfText, blocksOfTokens, type RequestToPlace } from '@cllm/scheduler'
-import type { WorkerRecord } from '../../messages.js'
+import type { NamedChannel } from '../../link/link.js'
+import type { FromWorker, ToWorker, WorkerRecord } from '../../messages.js'
+
+/** A worker to which this front sends requests. */
+export interface LinkedWorker {
+  readonly record: WorkerRecord
+  readonly link: NamedChannel<ToWorker, FromWorker>
+  /** The requests in progress that it has of this front, by the numbers of their placements. */
+  readonly requests: Map<number, PlacedRequest>
+}
+
+/** Where a request is, or was when it ended. */
+export interface Whereabouts extends Pick<PlacedRequest, 'placement' | 'moves'> {
+  readonly worker: string | undefined
+}
 
 /** A request of a front. */
 export class PlacedRequest extends InFlightRequest {
   /** The worker that has it, and the number of its placement there; messages about earlier placements are ignored. */
-  worker: string | undefined
+  member: LinkedWorker | undefined
   placement: number | undefined
   /** How often it has moved to another worker. */
   moves = 0
@@ -51,6 +59,12 @@ export class PlacedRequest extends InFlightRequest {
     return this.#prompt.promptTokens
   }
 
+  /** Where it is now. */
+  get whereabouts(): Whereabouts {
+    const { member, placement, moves } = this
+    return { worker: member?.record.id, placement, moves }
+  }
+
   /** The request as a router sees it. */
   get routed(): RequestToPlace {
     const { id, request } = this
@@ -86,52 +100,3 @@ function textOf(prompt: Exclude<Prompt, { tokens: unknown }>): [text: string, en
 /** A digest that is padded to about as many tokens as a small image has. */
 const standIn = (data: unknown): string =>
   createHash('sha1').update(String(data)).digest('hex').padEnd(1024)
-
-const lastEnded = 1000
-
-/** The record of an ended request, without its prompt, which may be long. */
-export type EndedRequest = Readonly<Pick<PlacedRequest, 'id' | 'worker' | 'placement' | 'moves'>>
-
-/** The requests of a front: those in progress, by id and by placement, and the last ended ones. */
-export class PlacedRequests extends Map<string, PlacedRequest> {
-  /** Requests in progress by placement. */
-  readonly #placed = new Map<number, PlacedRequest>()
-  readonly #ended = new Map<string, EndedRequest>()
-
-  /** The requests in progress on a worker. */
-  on(worker: string): PlacedRequest[] {
-    return [...this.values()].filter((placed) => placed.worker === worker)
-  }
-
-  /** A request in progress, or one of the last ended ones. */
-  find(id: string): EndedRequest | undefined {
-    return this.get(id) ?? this.#ended.get(id)
-  }
-
-  /** The request that a worker's message is about; undefined if the worker no longer has it. */
-  heard(worker: string, placement: number): PlacedRequest | undefined {
-    const placed = this.#placed.get(placement)
-    return placed?.worker === worker ? placed : undefined
-  }
-
-  /** Notes that a request goes to a worker, with a placement number that is never used twice. */
-  place(placed: PlacedRequest, worker: string, placement: number): void {
-    placed.worker = worker
-    placed.placement = placement
-    this.#placed.set(placement, placed)
-  }
-
-  /** Notes that a request is no longer on a worker. */
-  release(placed: PlacedRequest): void {
-    if (placed.placement !== undefined) this.#placed.delete(placed.placement)
-    placed.worker = undefined
-    placed.placement = undefined
-  }
-
-  /** Removes an ended request, whose record is kept for a while. */
-  remove({ id, worker, placement, moves }: PlacedRequest): void {
-    if (placement !== undefined) this.#placed.delete(placement)
-    if (!this.delete(id)) return
-    setLatest(this.#ended, id, { id, worker, placement, moves }, lastEnded)
-  }
-}
