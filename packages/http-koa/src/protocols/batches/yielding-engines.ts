@@ -9,8 +9,7 @@ import {
   type Random,
   type Services,
 } from '@cllm/core'
-import { InFlightRequest, overriding } from '@cllm/host'
-import { wrapEngines } from '../../engines/watch-engines.js'
+import { InFlightRequest, overriding, withSeed } from '@cllm/host'
 import { goesOn } from '../../routes/koa-context.js'
 import { batchScope, type Throttle } from './batch-throttle.js'
 import { createHash } from 'node:crypto'
@@ -28,24 +27,22 @@ export function yieldingEngines(
   services: Pick<Services, 'clock' | 'random'>,
 ): EngineDirectory {
   const urgency = { priority: batchPriority }
-  const waiting = overriding(directory, {
-    open: (id, options) => directory.open(id, { ...options, urgency }),
+  return overriding(directory, {
+    open(id, opened) {
+      const client = directory.open(id, { ...opened, urgency })
+      return overriding(client, {
+        async embed(input, options) {
+          await throttle.released(options?.signal ?? new AbortController().signal)
+          return await client.embed(input, options)
+        },
+        submit(request, options) {
+          const fixed = withSeed({ ...request, ...urgency }, services.random)
+          const signal = options?.signal ?? new AbortController().signal
+          return yielding(client, fixed, { throttle, clock: services.clock, signal })
+        },
+      })
+    },
   })
-  return wrapEngines(waiting, (client) =>
-    overriding(client, {
-      async embed(input, options) {
-        await throttle.released(options?.signal ?? new AbortController().signal)
-        return await client.embed(input, options)
-      },
-      submit(request, options) {
-        const { sampling = {} } = request
-        const seed = sampling.seed ?? services.random.uint32()
-        const fixed = { ...request, sampling: { ...sampling, seed }, priority: batchPriority }
-        const signal = options?.signal ?? new AbortController().signal
-        return yielding(client, fixed, { throttle, clock: services.clock, signal })
-      },
-    }),
-  )
 }
 
 async function* yielding(
