@@ -9,7 +9,7 @@ import type { FromWorker, ToWorker, WorkerRecord } from '../../messages.js'
 export interface LinkedWorker {
   readonly record: WorkerRecord
   readonly link: NamedChannel<ToWorker, FromWorker>
-  /** The requests in progress that it has of this front, by the numbers of their placements. */
+  /** @internal The requests in progress that it has of this front, by the numbers of their placements. */
   readonly requests: Map<number, PlacedRequest>
 }
 
