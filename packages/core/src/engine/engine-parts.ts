@@ -169,6 +169,10 @@ export interface KVCacheManager extends LoopWork, EngineObserver {
   release(sequence: Sequence, now: number): void
   /** Empties a slot without an owner. */
   evict(slot: Slot): Promise<void>
+  /**
+   * Milliseconds that it costs if an idle slot's content is lost and needed again. Default: computing all of its tokens.
+   */
+  lossMs?(slot: Slot): number
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   move(from: Slot, to: Slot): Promise<boolean>
   /** The present content of each slot. */

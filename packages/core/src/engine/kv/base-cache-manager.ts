@@ -132,16 +132,23 @@ export abstract class BaseCacheManager implements KVCacheManager {
   /** Makes the sequence the owner of a free slot. */
   protected give(slot: Slot, sequence: Sequence): void {
     slot.owner = sequence
+    slot.program = undefined
     sequence.slot = slot.id
     this.usedCount++
   }
 
   /** The slot has no owner any more, and keeps the tokens that it holds. */
   protected takeBack(slot: Slot, now: number): void {
-    if (slot.owner === undefined) return
-    slot.length = slot.owner.slotTokens
+    const { owner } = slot
+    if (owner === undefined) return
+    const { isShared, program } = owner
+    slot.length = owner.slotTokens
     slot.usedAt = now
-    slot.owner.slot = undefined
+    if (isShared && program !== undefined) {
+      slot.program = program
+      program.slot = slot
+    }
+    owner.slot = undefined
     slot.owner = undefined
     this.usedCount--
   }

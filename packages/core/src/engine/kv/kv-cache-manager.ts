@@ -13,7 +13,6 @@ import { heldTokens } from './prefix-index.js'
 import { SlotChooser, type SlotChoice, originOf } from './slot-chooser.js'
 import { StateSaver } from './states/saving.js'
 import { StateCache } from './states/state-cache.js'
-import { Programs } from '../programs/programs.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** Gives slots to sequences, and reuses the tokens that earlier sequences computed. */
@@ -31,13 +30,11 @@ export class SlotCacheManager extends BaseCacheManager {
     @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(StateCache) private readonly states: StateCache,
     @inject(BetweenSteps) between: BetweenSteps,
-    @inject(Programs) private readonly programs: Programs,
   ) {
     super(backend, index)
     this.#saver = new StateSaver(this.slots, states, clock, costs)
     if (states.isOn) between.add(this.#saver)
-    this.#chooser = new SlotChooser(this.slots, index, costs, backend, states, programs)
-    programs.lossMs = (slot) => this.#chooser.lossMs(slot, 0, 1)
+    this.#chooser = new SlotChooser(this.slots, index, costs, backend, states, clock)
   }
 
   lookUp(sequence: Sequence): number {
@@ -161,16 +158,20 @@ export class SlotCacheManager extends BaseCacheManager {
     }
   }
 
+  lossMs(slot: Slot): number {
+    return this.#chooser.lossMs(slot, 0, 1)
+  }
+
   /** Removes an idle slot's content from the index. */
   #lose(slot: Slot): void {
     this.index.drop(slot)
-    this.programs.onLost(slot)
+    slot.program = undefined
   }
 
   /** The idle slots, in rising order of the cost of their loss for each token freed. */
   protected override inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
-    const { programs } = this
-    return programs.slots.size > 0 ? this.#chooser.inOrderOfLoss(idle) : super.inOrderOfLoss(idle)
+    const isOfProgram = idle.some(({ program }) => program !== undefined)
+    return isOfProgram ? this.#chooser.inOrderOfLoss(idle) : super.inOrderOfLoss(idle)
   }
 
   #empty(slot: Slot): void {
@@ -223,10 +224,8 @@ export class SlotCacheManager extends BaseCacheManager {
     this.index.unplan(sequence)
     this.index.drop(slot)
     this.takeBack(slot, now)
-    if (sequence.isShared) {
-      this.index.keep(slot, sequence)
-      if (sequence.program !== undefined) this.programs.onKept(sequence.program, slot)
-    } else this.#empty(slot)
+    if (sequence.isShared) this.index.keep(slot, sequence)
+    else this.#empty(slot)
     const { pin, keepMs } = sequence.request
     const isKept = sequence.finish !== undefined && (pin || keepMs !== undefined)
     if (isKept) this.#saver.addPin(slot, sequence.request, now)

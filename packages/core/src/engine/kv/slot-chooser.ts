@@ -1,9 +1,9 @@
 import type { Match, PrefixIndex, Slot } from '../engine-parts.js'
 import { type FoundState, type SavedState, lengthOf } from './states/state-index.js'
 import type { Backend, SlotId } from '../../contracts/model/backend.js'
+import type { Clock } from '../../contracts/services.js'
 import { layoutMs, preferSlot } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
-import type { Programs } from '../programs/programs.js'
 import type { Sequence } from '../requests/sequence.js'
 import { minimumWait } from './block-chain.js'
 import { heldTokens, longestMatch, sharedLength } from './prefix-index.js'
@@ -64,7 +64,7 @@ export class SlotChooser {
     private readonly costs: EngineCosts,
     private readonly backend: Backend,
     private readonly states: StateCache,
-    private readonly programs: Programs,
+    private readonly clock: Pick<Clock, 'now'>,
   ) {}
 
   /**
@@ -78,16 +78,17 @@ export class SlotChooser {
    * A slot that the request asks for is taken if it is free.
    */
   choose(sequence: Sequence): SlotChoice {
-    const { programs, states } = this
+    const { states } = this
     const free: Slot[] = []
     const used: SlotId[] = []
+    let isOfProgram = false
     for (const slot of this.slots) {
       if (slot.owner === undefined) free.push(slot)
       else used.push(slot.id)
+      isOfProgram ||= slot.program !== undefined
     }
     free.sort(cheapestToLose)
-    const isAnyEmpty = free[0]?.length === 0
-    const chances = programs.slots.size > 0 ? programs.chances(isAnyEmpty) : noChances
+    const chances = isOfProgram ? this.#chances(free, free[0]?.length === 0) : noChances
     const { held, sources } = this.#sources(sequence)
     const found = states.find(sequence)
     const search = { sequence, free, used, chances, sources, found }
@@ -131,10 +132,12 @@ export class SlotChooser {
   /** Idle slots, in rising order of the cost of their loss per token. */
   inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
     const free = idle.toSorted(cheapestToLose)
-    const chances = this.programs.chances(false)
-    const lossMs = (slot: Slot): number =>
-      this.states.worth.lossMs(slot, 0, this.#reuseChance(slot, { free, chances })) / slot.length
-    const costs = new Map(free.map((slot) => [slot, lossMs(slot)]))
+    const chances = this.#chances(free, false)
+    const costs = new Map<Slot, number>()
+    for (const [index, slot] of free.entries()) {
+      const chance = this.#reuseChance(slot, { free, chances }, index)
+      costs.set(slot, this.states.worth.lossMs(slot, 0, chance) / slot.length)
+    }
     return free.toSorted((a, b) => costs.get(a)! - costs.get(b)!)
   }
 
@@ -210,20 +213,37 @@ export class SlotChooser {
   /** The idle slot whose loss costs the least. */
   #cheapest(search: Search): Slot {
     let [cheapest, leastMs] = [search.free[0]!, Infinity]
-    for (const slot of search.free) {
-      const ms = this.lossMs(slot, 0, this.#reuseChance(slot, search))
+    for (const [index, slot] of search.free.entries()) {
+      const ms = this.lossMs(slot, 0, this.#reuseChance(slot, search, index))
       if (ms < leastMs) [cheapest, leastMs] = [slot, ms]
     }
     return cheapest
+  }
+
+  /** @param ever - whether programs may return at any time, as no slot has to be lost; else within a second */
+  #chances(free: readonly Slot[], ever: boolean): Search['chances'] {
+    const now = this.clock.now()
+    const chances = new Map<Slot, number>()
+    for (const slot of free) {
+      const { program } = slot
+      if (program?.slot !== slot) continue
+      const isSure = ever || program.open > 0
+      const chance = isSure ? program.returnChance(now) : 1000 * program.expect(now).rate
+      chances.set(slot, Math.min(1, chance))
+    }
+    return chances
   }
 
   /**
    * The chance that an idle slot's content is needed again: that its program returns; without a program, a chance that
    * falls from the most to the least recently used slot.
    */
-  #reuseChance(slot: Slot, { free, chances }: Pick<Search, 'free' | 'chances'>): number {
-    const rank = free.indexOf(slot) + 1
-    return chances.get(slot) ?? (this.costs.reuseShare * rank) / free.length
+  #reuseChance(
+    slot: Slot,
+    { free, chances }: Pick<Search, 'free' | 'chances'>,
+    index = free.indexOf(slot),
+  ): number {
+    return chances.get(slot) ?? (this.costs.reuseShare * (index + 1)) / free.length
   }
 
   /**

@@ -13,7 +13,8 @@ export class Program implements ProgramView {
   pauses = 0
   pausedMs = 0
   pausedAt: number
-  keptTokens = 0
+  /** The idle slot of its latest request, until another request gets it (`Slot.program`). */
+  slot: { readonly length: number; readonly program?: Program | undefined } | undefined
   /** The tool that its last answer called, if known. */
   tool: string | undefined
   /** The client's hint when it returns, see `RequestScheduling`. */
@@ -78,6 +79,10 @@ export class Program implements ProgramView {
     const own = this.#byTool.get(tool) ?? new PauseModel([this.#own, ofAll])
     if (this.#byTool.size < mostOwnTools) this.#byTool.set(tool, own)
     for (const model of [ofAll, own]) if (!this.#counted.has(model)) this.#counted.set(model, 0)
+  }
+
+  get keptTokens(): number {
+    return this.slot?.program === this ? this.slot.length : 0
   }
 
   /** Whether it is between two requests, and not given up as ended. */

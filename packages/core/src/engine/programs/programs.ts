@@ -10,7 +10,8 @@ import type {
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { setLatest } from '../../defined.js'
 import * as tokens from '../../tokens.js'
-import type { Slot } from '../engine-parts.js'
+import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
+import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
 import { blockSize } from '../kv/block-chain.js'
 import type { Sequence } from '../requests/sequence.js'
 import { Pauses, Program } from './program.js'
@@ -30,8 +31,8 @@ interface Beginning extends Usage, Pick<Sequence, 'id' | 'tenant' | 'arrival'> {
 }
 
 /**
- * Finds the program of each request: by its session, or by the request with whose prompt and answer it begins. Knows the
- * idle slots to which programs may return, and forgets programs that have ended.
+ * Finds the program of each request: by its session, or by the request with whose prompt and answer it begins. Forgets
+ * programs that have ended.
  */
 @injectable()
 export class Programs implements EngineObserver, ProgramsView {
@@ -40,15 +41,12 @@ export class Programs implements EngineObserver, ProgramsView {
   readonly #programs = new Map<string, Program>()
   /** By the hash of the prompt's last whole block; the latest last. */
   readonly #beginnings = new Map<number, Beginning>()
-  /** The idle slot of each program's last request. */
-  readonly slots = new Map<Program, Slot>()
-
-  /** The cost in milliseconds of losing the tokens that only this idle slot holds. */
-  lossMs: (slot: Slot) => number = () => 0
 
   constructor(
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
+    @inject(KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
   ) {}
 
   onQueued(sequence: Sequence, now: number): void {
@@ -87,42 +85,12 @@ export class Programs implements EngineObserver, ProgramsView {
     setLatest(this.#beginnings, hash, beginning, remembered)
   }
 
-  /** An idle slot keeps the tokens of a request of the program. */
-  onKept(program: Program, slot: Slot): void {
-    this.slots.set(program, slot)
-    slot.program = program
-    program.keptTokens = slot.length
-  }
-
-  /** A slot loses its content. */
-  onLost(slot: Slot): void {
-    const { program } = slot
-    slot.program = undefined
-    if (program === undefined || this.slots.get(program) !== slot) return
-    this.slots.delete(program)
-    program.keptTokens = 0
-  }
-
-  /**
-   * For each idle slot of a program, the chance that the program returns.
-   *
-   * @param ever - whether at any time, as no slot has to be lost; else within a second
-   */
-  chances(ever: boolean): ReadonlyMap<Slot, number> {
-    const now = this.clock.now()
-    const chances = new Map<Slot, number>()
-    for (const [program, slot] of this.slots) {
-      const chance =
-        ever || program.open > 0 ? program.returnChance(now) : 1000 * program.expect(now).rate
-      chances.set(slot, Math.min(1, chance))
-    }
-    return chances
-  }
-
   paused(now: number): readonly PausedProgram[] {
-    const pausing = [...this.slots].filter(([program]) => program.isPausing(now))
-    return pausing.map(([program, slot]) => {
-      return { program, lossMs: this.lossMs(slot), returnRate: program.expect(now).rate }
+    return this.kv.slots.flatMap((slot) => {
+      const { program } = slot
+      if (program?.slot !== slot || slot.length === 0 || !program.isPausing(now)) return []
+      const lossMs = this.kv.lossMs?.(slot) ?? this.costs.steps.tokensMs(slot.length)
+      return { program, lossMs, returnRate: program.expect(now).rate }
     })
   }
 

@@ -7,6 +7,7 @@ import {
   KV_CACHE_MANAGER,
   type KVCacheManager,
   type PartContext,
+  type SchedulerState,
   PluginRegistry,
   PREFIX_INDEX,
   type Sequence,
@@ -328,6 +329,35 @@ t.test("a stranger's manager needs no more than slots that it fills and empties"
   t.match(engine.statistics(), { requests: { done: 5 }, cachedTokens: 0, preemptions: 5 })
   t.equal(finished, 5, 'what it overrides is called')
   t.same([backend.violations, backend.samplers.size], [[], 0])
+})
+
+t.test("a policy knows what programs keep in the slots of a stranger's manager", async (t) => {
+  const registry = new PluginRegistry()
+  registry.provide(
+    KV_CACHE_MANAGER,
+    'plain',
+    ({ get }) => new Plain(get(BACKEND), get(PREFIX_INDEX)),
+  )
+  const clock = new SimulatedClock(1000)
+  const backend = new FakeBackend({ clock, slots: 2, stepMs: () => 10 })
+  const use = { 'kv-cache-manager': 'plain' }
+  let seen: SchedulerState['programs']
+  const policy = policyOf((state) => {
+    seen = state.programs
+    return firstComeFirstServed.plan(state)
+  })
+  const engine = createEngine({ backend, policy, clock, registry, use })
+  const client = new LocalEngineClient(engine, registry, counting())
+  const ask = async (length: number, session: string) => {
+    await drive(clock, collect(client.submit({ ...greedy(promptOf(length), 4), session })))
+    const paused = seen?.paused(clock.now()) ?? []
+    return new Map(paused.map(({ program, lossMs }) => [program.id, [program.keptTokens, lossMs]]))
+  }
+  await ask(60, 'a')
+  const [kept, lossMs = 0] = (await ask(30, 'b')).get('b') ?? []
+  t.equal(kept, 33)
+  t.ok(lossMs > 0, `${lossMs} ms to compute them`)
+  t.notOk((await ask(20, 'c')).has('b'), 'its slot is lost, as this manager gives the first one')
 })
 
 t.test('a manager that fails is named, not the policy or the backend', async (t) => {

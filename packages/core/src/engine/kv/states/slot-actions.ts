@@ -15,7 +15,6 @@ import {
   type Slot,
 } from '../../engine-parts.js'
 import { BetweenSteps, type LoopWork } from '../../loop/between-steps.js'
-import { Programs } from '../../programs/programs.js'
 import { BlockChain } from '../block-chain.js'
 import { StateCache } from './state-cache.js'
 
@@ -66,7 +65,6 @@ export class SlotActions implements LoopWork {
     @inject(tokens.SLOT_FILES) private readonly place: { readonly files?: SlotFiles },
     @inject(StateCache) private readonly states: StateCache,
     @inject(BetweenSteps) private readonly between: BetweenSteps,
-    @inject(Programs) private readonly programs: Programs,
   ) {}
 
   /**
@@ -236,7 +234,7 @@ export class SlotActions implements LoopWork {
 
   #empty(slot: Slot): void {
     this.index.drop(slot)
-    this.programs.onLost(slot)
+    slot.program = undefined
     slot.length = 0
     release(this.backend, slot.id)
   }
