@@ -24,8 +24,7 @@ interface Pin {
   /** The slot's content when the request ended. */
   readonly chain: BlockChain
   readonly length: number
-  /** Until when; undefined: for ever. */
-  readonly kept: KeptState | undefined
+  readonly kept: KeptState
 }
 
 /** A slot is saved ahead after this idle time, and after `restShare` times the cost of saving. */
@@ -125,9 +124,9 @@ export class StateSaver implements LoopWork {
   addPin(slot: Slot, { pin, keepMs, tenant }: SequenceRequest, now: number): void {
     const { chain, length } = slot
     if (chain === undefined || !this.states.isOn) return
-    let kept = pin || keepMs === undefined ? undefined : { until: now + keepMs, tenant }
+    let kept: KeptState = { until: pin ? Infinity : now + (keepMs ?? 0), tenant }
     const older = this.#pins.get(slot)
-    if (older !== undefined && isThere(older)) kept = longer(kept, older.kept)
+    if (older !== undefined && older.kept.until > kept.until && isThere(older)) kept = older.kept
     this.#pins.delete(slot)
     this.#pins.set(slot, { slot, chain, length, kept })
   }
@@ -152,7 +151,7 @@ export class StateSaver implements LoopWork {
     if (pin !== undefined && kept < pin.length && !this.#isOver(pin)) {
       this.#pins.delete(slot)
       // Clients may ask for pins as often as they like: other requests must not pay for it.
-      if (pin.kept !== undefined && !this.#hasTime(slot)) transfer.counts.skipped++
+      if (pin.kept.until < Infinity && !this.#hasTime(slot)) transfer.counts.skipped++
       else if (isThere(pin)) await this.states.pin(slot, pin.kept)
     }
     if (!worth.isWorthSaving(slot, kept)) return true
@@ -212,16 +211,10 @@ export class StateSaver implements LoopWork {
 
   /** Whether the pin has expired; then it is dropped. */
   #isOver(pin: Pin): boolean {
-    const isOver = pin.kept !== undefined && pin.kept.until <= this.clock.now()
+    const isOver = pin.kept.until <= this.clock.now()
     if (isOver) this.#pins.delete(pin.slot)
     return isOver
   }
-}
-
-/** The longer of two pins; undefined is for ever. */
-function longer(one: KeptState | undefined, other: KeptState | undefined): KeptState | undefined {
-  if (one === undefined || other === undefined) return undefined
-  return other.until > one.until ? other : one
 }
 
 /** Whether the slot still begins with this content; a later request may have appended to it. */

@@ -77,7 +77,7 @@ export class StateCache {
 
   /** Changes whenever {@link find} may have another result. */
   get version(): number {
-    return this.#store.version + (this.#disk?.version ?? 0)
+    return this.#store.index.version + (this.#disk?.index.version ?? 0)
   }
 
   /** The state that saves computing the most tokens of the sequence. */
@@ -132,12 +132,8 @@ export class StateCache {
     return this.costs.pauses.canLoad(this.loadMs(found), insteadMs)
   }
 
-  /**
-   * Saves the content of an idle slot and never evicts it, nor the checkpoints to which it can be cut back.
-   *
-   * @param kept - until when; default: for ever
-   */
-  async pin({ id, chain, length }: Slot, kept?: KeptState): Promise<void> {
+  /** Saves the content of an idle slot and keeps it, and the checkpoints to which it can be cut back. */
+  async pin({ id, chain, length }: Slot, kept: KeptState): Promise<void> {
     if (this.#states === undefined || chain === undefined || length === 0) return
     const { index } = this.#store
     if (index.find(chain, length, false) === undefined)
@@ -145,10 +141,7 @@ export class StateCache {
     const saved = index.find(chain, length, false)
     if (saved === undefined) return
     const checkpoints = this.cutsAnywhere ? [] : index.within(saved.chain, true)
-    for (const state of [...checkpoints, saved]) {
-      if (kept === undefined) state.pinned = true
-      else this.#store.keep(state, kept)
-    }
+    for (const state of [...checkpoints, saved]) this.#store.keep(state, kept)
   }
 
   /** Restores a found state into a slot. Returns how many tokens the slot has then; 0 where it failed. */
@@ -227,7 +220,7 @@ export class StateCache {
     const now = this.clock.now()
     const inRam = Array.from(this.#store.states, (state) => ({
       ...describe('ram', state),
-      pinned: state.pinned === true || (state.kept?.until ?? 0) > now,
+      pinned: (state.kept?.until ?? 0) > now,
     }))
     const inFiles = Array.from(this.#disk?.all ?? [], (state) => describe('disk', state))
     return [...inRam, ...inFiles]

@@ -38,8 +38,6 @@ export class StateDisk {
   #look = () => {}
   /** How often all states were dropped: a state that was put before that is not written. */
   #drops = 0
-  /** Changes whenever the index does. */
-  version = 0
   bytes = 0
   saved = 0
   failed = 0
@@ -149,11 +147,9 @@ export class StateDisk {
   async #hide(state: FiledState, end: Promise<void>): Promise<void> {
     if (!this.all.has(state)) return
     this.index.remove(state)
-    this.version++
     await end
     if (!this.all.has(state)) return
     this.index.add(state)
-    this.version++
   }
 
   async remove(state: FiledState): Promise<void> {
@@ -222,13 +218,11 @@ export class StateDisk {
     this.all.add(state)
     this.index.add(state)
     this.bytes += state.bytes
-    this.version++
   }
 
   #forget(state: FiledState): void {
     if (!this.all.delete(state)) return
     this.index.remove(state)
     this.bytes -= state.bytes
-    this.version++
   }
 }

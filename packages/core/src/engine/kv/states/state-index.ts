@@ -25,8 +25,6 @@ export interface SavedState extends IndexedState {
   readonly data: Uint8Array
   /** The number of present readers, for whom its memory must not change. */
   holds: number
-  /** Whether it is never evicted. */
-  pinned?: boolean
   /** Until when it is not evicted. */
   kept?: KeptState
   /** The program whose conversation it is; undefined: unknown. */
@@ -41,7 +39,7 @@ export interface SavedState extends IndexedState {
 
 /** Until when a state is kept, and for whom. */
 export interface KeptState {
-  /** Milliseconds of the clock. */
+  /** Milliseconds of the clock; Infinity: for ever. */
   readonly until: number
   readonly tenant: string
 }
@@ -99,17 +97,21 @@ export class StateIndex<State extends IndexedState> {
   readonly #blocks = new BlockIndex<State>()
   /** Indexed by the last whole block only. */
   readonly #ends = new BlockIndex<State>()
+  /** Changes whenever look-ups may have other results. */
+  version = 0
 
   add(state: State): void {
     const { hashes } = state.chain
     if (!state.partial) this.#blocks.add(state, hashes, 0, hashes.length)
     this.#ends.add(state, hashes, hashes.length - 1, hashes.length)
+    this.version++
   }
 
   remove(state: State): void {
     const { hashes } = state.chain
     if (!state.partial) this.#blocks.remove(state, hashes, 0, hashes.length)
     this.#ends.remove(state, hashes, hashes.length - 1, hashes.length)
+    this.version++
   }
 
   /** The smallest of the whole states that share the most with the sequence. */

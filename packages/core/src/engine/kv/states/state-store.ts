@@ -34,8 +34,6 @@ export class StateStore {
   readonly #promised = new Set<ArrayBufferLike>()
   /** Removed states that are still being read: they take memory until that ends. */
   readonly #leaving = new Set<SavedState>()
-  /** Changes whenever the index does. */
-  version = 0
   #bytes = 0
   evictions = 0
 
@@ -124,12 +122,12 @@ export class StateStore {
     this.#take(state.data)
     for (const one of older) {
       state.uses = Math.max(state.uses, one.uses + 1)
-      // An older state that is kept is a part of the new, longer one: that is kept in its place.
+      if (one.kept?.until === Infinity) continue
+      // An older state that is kept for a time is a part of the new, longer one: that is kept in its place.
       keepLonger(state, one.kept)
-      if (one.pinned !== true) this.remove(one)
+      this.remove(one)
     }
     const same = this.index.find(state.chain, lengthOf(state), state.partial)
-    if (same?.pinned === true) state.pinned = true
     keepLonger(state, same?.kept)
     if (same !== undefined) {
       state.uses = Math.max(state.uses, same.uses)
@@ -139,7 +137,6 @@ export class StateStore {
     this.#states.add(state)
     this.index.add(state)
     this.#bytes += memoryOf(state)
-    this.version++
     if (state.kept !== undefined) this.#limitKept(state.kept)
   }
 
@@ -156,7 +153,7 @@ export class StateStore {
     state.worth = this.#worthOf(state)
   }
 
-  /** Keeps a state for a time; the tenant's oldest kept states lose that beyond its share. */
+  /** Keeps a state; the tenant's oldest states that are kept for a time lose that beyond its share. */
   keep(state: SavedState, kept: KeptState): void {
     this.touch(state)
     keepLonger(state, kept)
@@ -166,7 +163,8 @@ export class StateStore {
   #limitKept({ tenant }: KeptState): void {
     let bytes = 0
     for (const other of [...this.#states].reverse()) {
-      if (other.kept?.tenant !== tenant || other.kept.until <= this.clock.now()) continue
+      if (other.kept?.tenant !== tenant || other.kept.until === Infinity) continue
+      if (other.kept.until <= this.clock.now()) continue
       bytes += memoryOf(other)
       if (bytes > this.limit * tenantShare) delete other.kept
     }
@@ -199,14 +197,13 @@ export class StateStore {
     return true
   }
 
-  #canBeDropped({ holds, pinned, kept }: SavedState): boolean {
-    return holds === 0 && pinned !== true && !(kept !== undefined && kept.until > this.clock.now())
+  #canBeDropped({ holds, kept }: SavedState): boolean {
+    return holds === 0 && !(kept !== undefined && kept.until > this.clock.now())
   }
 
   remove(state: SavedState): void {
     if (!this.#states.delete(state)) return
     this.index.remove(state)
-    this.version++
     this.#leaving.add(state)
     this.#giveBack()
   }

@@ -66,7 +66,7 @@ t.test('a state whose program is gone is dropped before others', (t) => {
 
 t.test('nothing is dropped for a state that has no room beside those that must stay', (t) => {
   const { store, older, longer } = made(limit)
-  longer.pinned = true
+  longer.kept = { until: Infinity, tenant: '' }
   store.add(longer)
   t.equal(store.room(1.5 * long, 4, [older]), undefined)
   t.ok(store.prepare(1.5 * long), 'nor is it waited for')
