@@ -46,15 +46,15 @@ interface Search {
   readonly free: readonly Slot[]
   /** The slots with an owner. */
   readonly used: readonly SlotId[]
-  /** How likely programs return to their idle slots. */
-  readonly chances: ReadonlyMap<Slot, number>
+  /** Whether some slot has the tokens of a program. */
+  readonly isAnyOfProgram: boolean
+  /** Whether the chance counts that programs return at any time, as no slot has to be lost; else within a second. */
+  readonly ever: boolean
   /** The idle and the running slot with the most leading tokens of the sequence. */
   readonly sources: readonly Usable[]
   /** The saved state with the most leading tokens of the sequence. */
   readonly found: FoundState | undefined
 }
-
-const noChances: Search['chances'] = new Map()
 
 /** Finds the cached tokens of a sequence, and the slot in which it costs the least. */
 export class SlotChooser {
@@ -81,17 +81,17 @@ export class SlotChooser {
     const { states } = this
     const free: Slot[] = []
     const used: SlotId[] = []
-    let isOfProgram = false
+    let isAnyOfProgram = false
     for (const slot of this.slots) {
       if (slot.owner === undefined) free.push(slot)
       else used.push(slot.id)
-      isOfProgram ||= slot.program !== undefined
+      isAnyOfProgram ||= slot.program !== undefined
     }
     free.sort(cheapestToLose)
-    const chances = isOfProgram ? this.#chances(free, free[0]?.length === 0) : noChances
+    const ever = free[0]?.length === 0
     const { held, sources } = this.#sources(sequence)
     const found = states.find(sequence)
-    const search = { sequence, free, used, chances, sources, found }
+    const search = { sequence, free, used, isAnyOfProgram, ever, sources, found }
     const candidates = this.#candidates(search)
     let best = candidates[0]!
     let leastMs = Infinity
@@ -132,10 +132,10 @@ export class SlotChooser {
   /** Idle slots, in rising order of the cost of their loss per token. */
   inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
     const free = idle.toSorted(cheapestToLose)
-    const chances = this.#chances(free, false)
+    const search = { free, ever: false }
     const costs = new Map<Slot, number>()
     for (const [index, slot] of free.entries()) {
-      const chance = this.#reuseChance(slot, { free, chances }, index)
+      const chance = this.#reuseChance(slot, search, index)
       costs.set(slot, this.states.worth.lossMs(slot, 0, chance) / slot.length)
     }
     return free.toSorted((a, b) => costs.get(a)! - costs.get(b)!)
@@ -153,7 +153,7 @@ export class SlotChooser {
   }
 
   #candidates(search: Search): Candidate[] {
-    const { sequence, free, used, chances, sources, found } = search
+    const { sequence, free, used, isAnyOfProgram, sources, found } = search
     const ids: SlotId[] = []
     for (const { id } of free) ids.push(id)
     let empty = 0
@@ -168,7 +168,7 @@ export class SlotChooser {
       if (empty > 0 && empty < free.length) {
         targets.add(this.slots[preferSlot(this.backend, ids.slice(0, empty), used)]!)
       }
-      if (chances.size > 0) targets.add(this.#cheapest(search))
+      if (isAnyOfProgram) targets.add(this.#cheapest(search))
     }
     const candidates: Candidate[] = []
     for (const source of sources) {
@@ -220,30 +220,17 @@ export class SlotChooser {
     return cheapest
   }
 
-  /** @param ever - whether programs may return at any time, as no slot has to be lost; else within a second */
-  #chances(free: readonly Slot[], ever: boolean): Search['chances'] {
-    const now = this.clock.now()
-    const chances = new Map<Slot, number>()
-    for (const slot of free) {
-      const { program } = slot
-      if (program?.slot !== slot) continue
-      const isSure = ever || program.open > 0
-      const chance = isSure ? program.returnChance(now) : 1000 * program.expect(now).rate
-      chances.set(slot, Math.min(1, chance))
-    }
-    return chances
-  }
-
   /**
    * The chance that an idle slot's content is needed again: that its program returns; without a program, a chance that
    * falls from the most to the least recently used slot.
    */
   #reuseChance(
     slot: Slot,
-    { free, chances }: Pick<Search, 'free' | 'chances'>,
+    { free, ever }: Pick<Search, 'free' | 'ever'>,
     index = free.indexOf(slot),
   ): number {
-    return chances.get(slot) ?? (this.costs.reuseShare * (index + 1)) / free.length
+    const chance = slot.program?.chanceFor(slot, this.clock.now(), ever)
+    return chance ?? (this.costs.reuseShare * (index + 1)) / free.length
   }
 
   /**

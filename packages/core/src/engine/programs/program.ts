@@ -103,6 +103,17 @@ export class Program implements ProgramView {
     return this.isPausing(now) ? this.expect(now).chance : 0
   }
 
+  /**
+   * The chance that it needs an idle slot again; undefined: its latest request was in another one.
+   *
+   * @param ever - whether at any time; else within a second
+   */
+  chanceFor(slot: Program['slot'], now: number, ever: boolean): number | undefined {
+    if (this.slot !== slot) return undefined
+    if (ever || this.open > 0) return this.returnChance(now)
+    return Math.min(1, 1000 * this.expect(now).rate)
+  }
+
   #count(now: number, hasEnded: boolean): void {
     const ms = now - this.pausedAt
     for (const [model, bucket] of this.#counted) {
