@@ -54,8 +54,7 @@ export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls
     const scope = context.options.isolateTenants ? tenant : ''
     rendering++
     try {
-      const { text, tokens } = await resolveMedia(prompt, context, { ...owner, scope })
-      return { text, tokens }
+      return (await resolveMedia(prompt, context, { ...owner, scope })).tokens
     } finally {
       rendering--
     }
@@ -90,12 +89,15 @@ export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls
       const { backend, options: settings } = get(InputContext)
       const { messages } = withStableBeginning({ messages: given }, settings.volatileLines).prompt
       const prompt = { messages, template: options }
-      if (backend.media !== undefined && hasMedia(prompt)) return await renderMedia(prompt, tenant)
       checkMessageCount(messages, backend)
       const chat = tokenizer.renderChatInParts?.(messages, options)
-      if (chat === undefined) return tokenizer.renderChat(messages, options)
-      const ids = await get(PartQueue).join(chat.tokens, ensureOpen)
-      return { text: chat.text, tokens: ids }
+      const isMixed = backend.media !== undefined && hasMedia(prompt)
+      if (chat === undefined && !isMixed) return tokenizer.renderChat(messages, options)
+      const { text } = chat ?? tokenizer.renderChat(messages, options)
+      const ids = isMixed
+        ? await renderMedia(prompt, tenant)
+        : await get(PartQueue).join(chat!.tokens, ensureOpen)
+      return { text, tokens: ids }
     },
     info: async () => engine.info(),
     statistics: async () => engine.statistics(),

@@ -1,29 +1,16 @@
 import type { Prompt, RequestReports } from '../../contracts/engine/generate-request.js'
 import type { Clock } from '../../contracts/services.js'
 import type { EncodedMedia, MediaSpan } from '../../contracts/model/model-info.js'
-import {
-  mediaPlace,
-  type PromptMedia,
-  type TokenId,
-  type Tokenizer,
-} from '../../contracts/model/tokenizer.js'
+import { mediaPlace, type PromptMedia, type TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { minimumWait } from '../kv/block-chain.js'
-import { checkTokens, invalidField, unsupported } from './check-request.js'
+import { invalidField, unsupported } from './check-request.js'
 import type { Encoding } from '../requests/sequence.js'
 import type { EncodeLane, EncodeOwner } from './encode-lane.js'
-import {
-  checkLength,
-  checkMessageCount,
-  readSlowly,
-  refuseBySize,
-  type PromptContext,
-} from './resolve-prompt.js'
+import { checkLength, resolvePrompt, type PromptContext } from './resolve-prompt.js'
 
 /** The tokens of a prompt with images or sounds, and the spans that have vectors in place of tokens. */
 export interface MixedPrompt {
-  /** The prompt's text without the images. */
-  readonly text: string
   readonly tokens: TokenId[]
   readonly media: readonly MediaSpan[]
   /** The encoding in progress; undefined: all files are encoded. */
@@ -77,7 +64,8 @@ export async function resolveMedia(
     const isFile = isKnown && typeof file.data === 'string' && Number.isInteger(file.at)
     if (!isFile) throw invalidField('prompt.media', 'objects with type, at and data', file)
   }
-  const { text, places } = await placesOf(prompt, files, context, ensureWanted)
+  // Each file has at least one token, so a prompt that is too long with placeholders is too long in any case.
+  const places = await resolvePrompt(prompt, context, ensureWanted, files)
   const shown = places.filter((token) => token === mediaPlace).length
   if (shown !== files.length) {
     const message = `messages: the model's chat template shows ${shown} of ${files.length} images or sounds`
@@ -122,63 +110,10 @@ export async function resolveMedia(
   if (mediaEnd(media) === tokens.length) {
     throw invalidField('prompt', 'a text behind the last image', 'an image')
   }
-  return { text, tokens: checkLength(tokens, context), media, encoding, waited }
-}
-
-/** The tokens of a prompt, with a placeholder for each file. */
-async function placesOf(
-  prompt: Prompt,
-  files: readonly PromptMedia[],
-  context: MediaContext,
-  ensureWanted: () => void,
-): Promise<{ readonly text: string; readonly places: TokenId[] }> {
-  const { tokenizer } = context
-  if ('tokens' in prompt) {
-    checkTokens('prompt', prompt.tokens, tokenizer)
-    const places = [...prompt.tokens]
-    for (const { at } of files.toReversed()) places.splice(at, 0, mediaPlace)
-    return { text: '', places: checkLength(places, context) }
-  }
-  refuseBySize(prompt, context)
-  if ('messages' in prompt) checkMessageCount(prompt.messages, context)
-  const { text, tokens } =
-    'text' in prompt
-      ? { text: prompt.text, tokens: withPlaces(prompt.text, files, tokenizer) }
-      : rendered(prompt, tokenizer)
-  // Each file has at least one token, so a prompt that is too long with placeholders is too long in any case.
-  return { text, places: await readSlowly(tokens, context, ensureWanted) }
+  return { tokens: checkLength(tokens, context), media, encoding, waited }
 }
 
 const filesOf = ({ media }: { readonly media?: readonly PromptMedia[] }) => media ?? []
-
-function rendered(
-  { messages, template }: Extract<Prompt, { messages: unknown }>,
-  tokenizer: Tokenizer,
-) {
-  const inParts = tokenizer.renderChatInParts?.(messages, template)
-  if (inParts !== undefined) return inParts
-  const { text, tokens } = tokenizer.renderChat(messages, template)
-  return { text, tokens: [tokens] }
-}
-
-function* withPlaces(
-  text: string,
-  files: readonly PromptMedia[],
-  tokenizer: Tokenizer,
-): Generator<readonly TokenId[], void> {
-  const encode = (part: string): Iterable<readonly TokenId[]> =>
-    tokenizer.encodeInParts?.(part, { addBos: false }) ?? [
-      tokenizer.encode(part, { addBos: false }),
-    ]
-  yield tokenizer.encode('')
-  let from = 0
-  for (const { at } of files) {
-    yield* encode(text.slice(from, at))
-    yield [mediaPlace]
-    from = at
-  }
-  yield* encode(text.slice(from))
-}
 
 /** The index behind the last vector. */
 export function mediaEnd(media: readonly MediaSpan[] = []): number {

@@ -1,7 +1,8 @@
 import { inject, injectable } from 'tsyringe'
 import type { BackendLimits } from '../../contracts/model/backend.js'
 import type { Prompt } from '../../contracts/engine/generate-request.js'
-import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
+import { type ChatMessage, mediaPlace } from '../../contracts/model/tokenizer.js'
+import type { PromptMedia, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { toError } from '../backend-calls.js'
 import { checkTokens, invalidField, unsupported } from './check-request.js'
@@ -22,23 +23,28 @@ export interface PromptContext {
  * engine's own.
  *
  * @param ensureWanted - throws when the tokens of a long prompt are no longer needed
+ * @param files - its images and sounds, in whose places there are {@link mediaPlace}s; default: it may have none
  */
 export function resolvePrompt(
   prompt: Prompt,
   context: PromptContext,
   ensureWanted: () => void,
+  files: readonly PromptMedia[] = [],
 ): TokenId[] | Promise<TokenId[]> {
   const { tokenizer, limits } = context
+  const isMixed = files.length > 0
   if (typeof prompt !== 'object' || prompt === null) {
     throw invalidField('prompt', 'an object with text, messages or tokens', prompt)
   }
   let length = 0
   if ('tokens' in prompt) {
     const { tokens, media } = prompt
-    if (media !== undefined) throw unseen()
+    if (media !== undefined && !isMixed) throw unseen()
     if (!Array.isArray(tokens)) throw invalidField('prompt', 'an array of token ids', tokens)
     checkTokens('prompt', tokens, tokenizer)
-    return checkLength([...tokens], context)
+    const places = [...tokens]
+    for (const { at } of files.toReversed()) places.splice(at, 0, mediaPlace)
+    return checkLength(places, context)
   }
   if ('messages' in prompt) {
     const { messages } = prompt
@@ -52,12 +58,12 @@ export function resolvePrompt(
         const expected = 'a message with the texts role and content'
         throw invalidField(`messages[${index}]`, expected, message)
       }
-      if (media !== undefined) throw unseen()
+      if (media !== undefined && !isMixed) throw unseen()
       length += content.length
     }
   } else {
     const { text, media } = prompt
-    if (media !== undefined) throw unseen()
+    if (media !== undefined && !isMixed) throw unseen()
     if (typeof text !== 'string' || text === '') {
       throw invalidField('prompt', 'a non-empty text', text)
     }
@@ -67,11 +73,13 @@ export function resolvePrompt(
   // for long prompts: a UTF-16 unit has at most three.
   if (3 * length > limits.contextSize * tokenizer.maxTokenBytes) refuseBySize(prompt, context)
   try {
-    if (length > longText) {
+    if (length > longText || (isMixed && 'text' in prompt)) {
       const parts =
         'messages' in prompt
           ? tokenizer.renderChatInParts?.(prompt.messages, prompt.template).tokens
-          : tokenizer.encodeInParts?.(prompt.text)
+          : isMixed
+            ? withPlaces(prompt.text, files, tokenizer)
+            : tokenizer.encodeInParts?.(prompt.text)
       if (parts !== undefined) return readSlowly(parts, context, ensureWanted)
     }
     const tokens =
@@ -90,7 +98,7 @@ export function resolvePrompt(
  *
  * @throws CllmError `prompt_too_long`
  */
-export async function readSlowly(
+async function readSlowly(
   parts: Parts,
   context: PromptContext,
   ensureWanted: () => void,
@@ -100,6 +108,26 @@ export async function readSlowly(
     if (length > context.limits.contextSize) throw promptTooLong(length, context, 'at least ')
   })
   return checkLength(tokens, context)
+}
+
+/** The tokens of a text, with a placeholder for each file. */
+function* withPlaces(
+  text: string,
+  files: readonly PromptMedia[],
+  tokenizer: Tokenizer,
+): Generator<readonly TokenId[], void> {
+  const encode = (part: string): Iterable<readonly TokenId[]> =>
+    tokenizer.encodeInParts?.(part, { addBos: false }) ?? [
+      tokenizer.encode(part, { addBos: false }),
+    ]
+  yield tokenizer.encode('')
+  let from = 0
+  for (const { at } of files) {
+    yield* encode(text.slice(from, at))
+    yield [mediaPlace]
+    from = at
+  }
+  yield* encode(text.slice(from))
 }
 
 /** Checks the number of tokens. @throws CllmError `prompt_too_long` if they do not fit into a slot */
@@ -113,7 +141,7 @@ const unseen = (): CllmError =>
   unsupported('prompt', 'media', 'this model is served without an encoder for images')
 
 /** Checks a prompt's bytes. @throws CllmError `prompt_too_long` if it cannot fit by its size alone */
-export function refuseBySize(
+function refuseBySize(
   prompt: Exclude<Prompt, { readonly tokens: unknown }>,
   context: PromptContext,
 ): void {
