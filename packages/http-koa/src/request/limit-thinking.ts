@@ -1,4 +1,4 @@
-import type { EngineClient, GenerateRequest } from '@cllm/core'
+import { defaultMaxTokens, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { InFlightRequest } from '@cllm/host'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
 import { goesOn } from '../routes/koa-context.js'
@@ -92,7 +92,7 @@ async function* limited(
     ...entry.continuedAt(clock.now()),
     // the first part keeps the answer's id, by which the log finds both parts
     id: `${generation.id}~`,
-    maxTokens: Math.max(request.maxTokens ?? 100, entry.tokens.length + 1),
+    maxTokens: Math.max(request.maxTokens ?? defaultMaxTokens, entry.tokens.length + 1),
     progress: false,
   }
   // a signal of its own, as for the first part

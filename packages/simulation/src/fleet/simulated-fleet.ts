@@ -5,6 +5,7 @@ import {
   cancelReason,
   defined,
   nextNumber,
+  defaultMaxTokens,
 } from '@cllm/core'
 import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler'
 import type { FleetParts, RequestService, SimulatedTask } from './fleet-options.js'
@@ -121,7 +122,7 @@ export class SimulatedFleet implements RequestService {
     const { id, tokens, request, front, moves } = placed
     if (this.#machines.length === 1) return this.#submit(placed, this.#machines[0]!)
     if (this.#takesNothing) return this.#fail(placed, 'rejected', allDrain)
-    const { tenant = '', session, priority = 0, maxTokens = 100, media = [] } = request
+    const { tenant = '', session, priority = 0, maxTokens = defaultMaxTokens, media = [] } = request
     const files = media.map(({ at }) => at + 1)
     const prompt = { promptTokens: tokens.length, ...blocksOfTokens(tokens), files }
     front.place({

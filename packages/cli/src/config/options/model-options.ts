@@ -1,4 +1,5 @@
-import { defaultSampling, type samplingFields, type SamplingNumber, samplingRows } from '@cllm/core'
+import { defaultMaxTokens, defaultSampling, samplingRows } from '@cllm/core'
+import type { samplingFields, SamplingNumber } from '@cllm/core'
 import { folder, option, type Option } from './option.js'
 import {
   presets,
@@ -94,9 +95,9 @@ const { temperature, ...others } = sampling
 
 /** Defaults for fields that a request leaves out: the branch `api.defaults` of the schema. */
 export const requestDefaults = {
-  max_tokens: option(integer(1, Infinity, 'TOKENS'), 100, { flag: 'default-max-tokens' }).describe(
-    'Maximum answer length, in tokens, for requests without a limit.',
-  ),
+  max_tokens: option(integer(1, Infinity, 'TOKENS'), defaultMaxTokens, {
+    flag: 'default-max-tokens',
+  }).describe('Maximum answer length, in tokens, for requests without a limit.'),
   temperature,
   seed: option(orNone(integer(0, 2 ** 32 - 1, 'NUMBER')), null, { flag: 'default-seed' }).describe(
     'Sampling seed; equal requests then get equal answers. Random by default.',

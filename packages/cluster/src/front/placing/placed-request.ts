@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { defaultMaxTokens } from '@cllm/core'
 import type { Clock, CllmError, GenerateRequest, Prompt } from '@cllm/core'
 import { InFlightRequest } from '@cllm/host'
 import { blocksOfText, blocksOfTokens, type RequestToPlace } from '@cllm/scheduler'
@@ -68,7 +69,7 @@ export class PlacedRequest extends InFlightRequest {
   /** The request as a router sees it. */
   get routed(): RequestToPlace {
     const { id, request } = this
-    const { tenant = '', session, priority = 0, maxTokens = 100 } = request
+    const { tenant = '', session, priority = 0, maxTokens = defaultMaxTokens } = request
     return { id, tenant, session, priority, maxTokens, moves: this.moves, ...this.#prompt }
   }
 }

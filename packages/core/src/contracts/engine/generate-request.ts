@@ -12,10 +12,13 @@ export type Prompt =
    */
   | { readonly tokens: readonly TokenId[]; readonly media?: readonly PromptMedia[] }
 
+/** The most tokens of an answer to a request that sets no limit. */
+export const defaultMaxTokens = 100
+
 /** What to generate: the prompt, and how tokens are sampled. */
 export interface GenerationTask {
   readonly prompt: Prompt
-  /** Default 100. An answer that fills its slot ends with `length` before that. */
+  /** Default: {@link defaultMaxTokens}. An answer that fills its slot ends with `length` before that. */
   readonly maxTokens?: number
   readonly sampling?: Partial<SamplingParams>
   /**

@@ -6,6 +6,7 @@ import type {
   Usage,
   TokenLogprobs,
 } from '../../contracts/engine/generate-events.js'
+import { defaultMaxTokens } from '../../contracts/engine/generate-request.js'
 import type { Continuation, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { CacheOrigin, PromptParting } from '../../contracts/engine/request-report.js'
 import type { MediaSpan, RequestAdapters } from '../../contracts/model/model-info.js'
@@ -30,7 +31,7 @@ export interface ShiftPlan {
 
 /** Defaults of a request's fields. */
 export const requestDefaults = {
-  maxTokens: 100,
+  maxTokens: defaultMaxTokens,
   priority: 0,
   tenant: 'default',
   cache: true,

@@ -1,4 +1,4 @@
-import type { CllmError } from '@cllm/core'
+import { type CllmError, defaultMaxTokens } from '@cllm/core'
 import { type CountedMetrics, createMetrics, type Registry } from './create-metrics.js'
 import {
   type EmbeddedInput,
@@ -12,9 +12,6 @@ import { embeddingMetrics, requestMetrics } from './metric-table.js'
 type Counted = 'cllm_requests_total' | 'cllm_request_success_total'
 /** The histograms, to which each request adds a value. */
 type Name = Exclude<keyof typeof requestMetrics, Counted>
-
-/** The engine's default for requests without `maxTokens`. */
-const defaultMaxTokens = 100
 
 /**
  * Counts and times the requests of all protocols, as observed in this process and not in the engine's, and the

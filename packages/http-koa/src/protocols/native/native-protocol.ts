@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { defined, defaultEngineOptions } from '@cllm/core'
+import { defaultMaxTokens, defined, defaultEngineOptions } from '@cllm/core'
 import { bindRoutes, exact, get, post, wholeOrEvents } from '../../routes/route.js'
 import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
@@ -36,7 +36,7 @@ async function decode(call: CallOf<typeof decodeSchema>): Promise<Answer> {
 
 /** The native API's documented defaults; other fields have the engine's. */
 export const nativeDefaults: ProtocolDefaults = Object.freeze({
-  maxTokens: 100,
+  maxTokens: defaultMaxTokens,
   sampling: Object.freeze({ temperature: 0.7, topP: 0.9 }),
 })
 
