@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import t from 'tap'
-import { CllmError, type EngineClient, type EngineInfo } from '@cllm/core'
+import { type ChatMessage, CllmError, type EngineClient, type EngineInfo } from '@cllm/core'
 import type { AnswerParser, AnswerPart, ReadPart } from '../../src/chat/answer/answer-part.js'
 import { AnswerReader } from '../../src/chat/answer/answer-reader.js'
 import { JsonScanner, TaggedArguments } from '../../src/chat/answer/call/call-arguments.js'
@@ -67,6 +67,38 @@ t.test(
     t.equal(messages.length, 1, 'a template without tools would be told how to call them')
   },
 )
+
+t.test('a new list of tools costs no call to render its prompt', async (t) => {
+  let rendered = 0
+  const clientOf = (details: object, end = '') => {
+    const info = { model: { details } } as unknown as EngineInfo
+    const applyTemplate = async (messages: readonly ChatMessage[]) => {
+      rendered++
+      return { text: `${messages.map(({ content }) => content).join('')}${end}` }
+    }
+    return { info: async () => info, applyTemplate } as unknown as EngineClient
+  }
+  const messages = [{ role: 'user', content: 'a' }]
+  const prepared = async (client: EngineClient, ...names: readonly string[]) => {
+    const tools = names.map((name) => ({ type: 'function', function: { name } }) as const)
+    const template = { variables: { enable_thinking: false } }
+    return await prepareChat(client, { messages, tools, template })
+  }
+  const client = clientOf({ chatTemplate: 'tools in <think></think>' })
+  const { prompt } = await prepared(client, 'add')
+  t.match(prompt, { template: { suffix: '<think></think>', variables: { tools: [{}] } } })
+  const learnt = rendered
+  await prepared(client, 'add', 'subtract')
+  await prepared(client, 'multiply')
+  await prepared(clientOf({ chatTemplate: 'tools in <think></think>' }), 'restarted')
+  t.equal(rendered, learnt)
+  await prepared(client)
+  t.ok(rendered > learnt, 'a prompt without tools may end in another way')
+  const [one, other] = [clientOf({}, '<think>'), clientOf({}, '[THINK]')]
+  const formats = await Promise.all([one, other, one].map(chatFormatOf))
+  t.equal(formats[0], formats[2])
+  t.not(formats[0], formats[1], 'two models whose templates nobody knows are not the same')
+})
 
 t.test('a prompt whose template cannot leave out the thoughts gets empty ones', async (t) => {
   const thinking = { open: '<think>', close: '</think>' }

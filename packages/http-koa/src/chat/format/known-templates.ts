@@ -9,7 +9,7 @@ import {
 } from '@cllm/core'
 import { anyText, type ChatFormat, marksOf } from './chat-format.js'
 import { learnChatFormat } from './learn-chat-format.js'
-import type { RenderProbe } from './probe.js'
+import { probeTools, type RenderProbe } from './probe.js'
 
 /** The end of a prompt: whether it opens the reasoning, and the text that closes unwanted reasoning. */
 export interface PromptEnd {
@@ -26,8 +26,8 @@ interface KnownTemplate {
   readonly ends: Map<string, Promise<PromptEnd>>
 }
 
-/** The known templates, by their text. */
-const known = new Map<string, Promise<KnownTemplate>>()
+/** The known templates, by their text, or by the model where that is unknown. */
+const known = new Map<unknown, Promise<KnownTemplate>>()
 /** The most templates that are remembered. */
 const mostTemplates = 64
 /** The most sets of variables that are remembered for a template, as clients may send any. */
@@ -42,7 +42,8 @@ export const chatFormatOf = async (client: EngineClient): Promise<ChatFormat> =>
   (await knownTemplate(client, await client.info())).format
 
 /**
- * How the model's template, with these variables, ends a prompt. Only rendered the first time.
+ * How the model's template, with these variables, ends a prompt. Only rendered the first time. Which tools there are
+ * makes no difference, so that a new list of tools renders nothing.
  *
  * @throws what the engine throws when it cannot be reached
  */
@@ -51,8 +52,10 @@ export async function promptEndOf(
   { format, ends }: KnownTemplate,
   variables: Readonly<Record<string, unknown>>,
 ): Promise<PromptEnd> {
-  const key = createHash('sha256').update(JSON.stringify(variables)).digest('base64')
-  return await remembered(ends, key, mostEnds, () => promptEnd(client, format, variables))
+  const hasTools = variables['tools'] !== undefined
+  const asked = { ...variables, ...(hasTools && { tools: probeTools }) }
+  const key = createHash('sha256').update(JSON.stringify(asked)).digest('base64')
+  return await remembered(ends, key, mostEnds, () => promptEnd(client, format, asked))
 }
 
 /**
@@ -61,17 +64,17 @@ export async function promptEndOf(
  * @throws what the engine throws when it cannot be reached
  */
 export async function knownTemplate(client: EngineClient, { model }: EngineInfo) {
-  const source = model.details?.chatTemplate ?? ''
-  return await remembered(known, source, mostTemplates, async () => {
+  const { chatTemplate: source = '' } = model.details ?? {}
+  return await remembered(known, source || model, mostTemplates, async () => {
     const format = await learnChatFormat(source, probeOf(client))
     return { format, marks: marksOf(format), ends: new Map<string, Promise<PromptEnd>>() }
   })
 }
 
 /** The result of the promise under this key; a failed one is made again. */
-async function remembered<T>(
-  all: Map<string, Promise<T>>,
-  key: string,
+async function remembered<Key, T>(
+  all: Map<Key, Promise<T>>,
+  key: Key,
   most: number,
   make: () => Promise<T>,
 ): Promise<T> {

@@ -31,7 +31,7 @@ const parameters = {
 }
 
 /** The tools that the probes call. */
-const probeTools = probe.tools.map((name) => ({
+export const probeTools = probe.tools.map((name) => ({
   type: 'function',
   function: { name, description: `Does ${name}`, parameters },
 }))
