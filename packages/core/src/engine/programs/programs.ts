@@ -31,8 +31,8 @@ interface Beginning extends Usage, Pick<Sequence, 'id' | 'tenant' | 'arrival'> {
 }
 
 /**
- * Finds the program of each request: by its session, or by the request with whose prompt and answer it begins. Forgets
- * programs that have ended.
+ * Finds the program of each request: by its session, or by the request with whose prompt and answer it begins, which a
+ * session that is new joins, too. Forgets programs that have ended.
  */
 @injectable()
 export class Programs implements EngineObserver, ProgramsView {
@@ -51,22 +51,22 @@ export class Programs implements EngineObserver, ProgramsView {
 
   onQueued(sequence: Sequence, now: number): void {
     const { request, tenant, chain, tokens: prompt } = sequence
-    if (request.session !== undefined) {
-      this.#join(sequence, request.session, undefined, now)
-      return
-    }
-    if (!request.cache) return
+    const { session, cache, retainMs } = request
     const { hashes } = chain
-    for (let block = hashes.length; block > 0; block--) {
+    // The first response of a stored chain has no session: the second one names it.
+    const isKnown = this.#programs.has(JSON.stringify([tenant, true, session]))
+    for (let block = isKnown || !cache ? 0 : hashes.length; block > 0; block--) {
       const found = this.#beginnings.get(hashes[block - 1]!)
       if (found === undefined || found.tenant !== tenant) continue
+      if (session !== undefined && found.program !== undefined) continue
       const from = block * blockSize
       if (found.rest.some((token, index) => prompt[from + index] !== token)) continue
-      this.#join(sequence, found.program?.id ?? found.id, found, now)
+      this.#join(sequence, session ?? found.program?.id ?? found.id, found, now)
       return
     }
     // The client's hint says that more requests will come.
-    if (sequence.request.retainMs !== undefined) this.#join(sequence, sequence.id, undefined, now)
+    const named = session ?? (cache && retainMs !== undefined ? sequence.id : undefined)
+    if (named !== undefined) this.#join(sequence, named, undefined, now)
   }
 
   onFinished(sequence: Sequence, now: number): void {

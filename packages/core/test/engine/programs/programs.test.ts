@@ -116,6 +116,28 @@ t.test('a session is a program of its tenant', async (t) => {
   })
 })
 
+t.test('a session that begins with a second request has the first one, too', async (t) => {
+  const { ask, programs, run } = agent()
+  await run(async () => {
+    const first = await ask(prompt(1))
+    const second = await ask([...first, ...prompt(2, 9)], 100, { session: 'a' })
+    await ask([...second, ...prompt(3, 9)], 100, { session: 'a' })
+    await ask([...first, ...prompt(4, 9)], 100, { session: 'b' })
+    await ask(prompt(5))
+    await ask([...prompt(5), 9, 9, 9], 0, { session: 'c' })
+    const all = await programs()
+    t.match(
+      all.map(({ id, calls }) => [id, calls]),
+      [
+        ['c', 1],
+        ['b', 1],
+        ['a', 3],
+      ],
+    )
+    t.equal(all[2]!.promptTokens, 40 + 54 + 68)
+  })
+})
+
 t.test('a request that leaves before its turn is a call, and no service', async (t) => {
   const { ask, programs, run } = agent(1)
   await run(async () => {

@@ -153,7 +153,7 @@ t.test('a response is kept, gone on with, and forgotten', async (t) => {
   const third = await make({ input, previous_response_id: second.id })
   t.match(third, { output: said('third') })
   t.match((await ask('GET', '/admin/programs')).json, {
-    data: { programs: [{ id: first.id, calls: 2 }] },
+    data: { programs: [{ id: first.id, calls: 3 }] },
   })
 
   const items = await ask('GET', `${path}/${third.id}/input_items`)
@@ -643,7 +643,7 @@ t.test('a conversation has the turns of its responses', async (t) => {
   }
   t.match(await make({ input: 'three', conversation: id }), { output: said('third') })
   const { json } = await ask('GET', '/admin/programs')
-  t.match(json, { data: { programs: [{ id }] } })
+  t.match(json, { data: { programs: [{ id, calls: 3 }] } })
   t.match(await ask('POST', `${at}/${id}`, { metadata: { c: 'd' } }), {
     json: { metadata: { c: 'd' } },
   })
