@@ -1,3 +1,4 @@
+import { within } from '@cllm/core'
 import { z } from 'zod'
 import { object } from '../../fields/fields.js'
 import { bindRoutes, get, post } from '../../routes/route.js'
@@ -15,9 +16,17 @@ const routes: readonly Route<McpServers>[] = [
   post('/mcp/call', 'user', 'Calls a tool, as a person has agreed to', call, { body: callSchema }),
 ]
 
-/** A server that cannot be reached is told, and the others are listed. */
-async function list(_: Call, servers: McpServers): Promise<Answer> {
-  const all = await Promise.allSettled(servers.names.map(async (name) => await servers.tools(name)))
+/** Milliseconds that a server may take to list its tools; one that takes longer is asked on, for the next call. */
+const listMs = 5000
+
+/** A server that cannot be reached, or does not answer for now, is told, and the others are listed. */
+async function list({ clock }: Call, servers: McpServers): Promise<Answer> {
+  const asked = servers.names.map(async (name) => {
+    return await within(clock, listMs, servers.tools(name), () => {
+      throw new Error(`The MCP server ${name} has not answered for ${listMs / 1000} s`)
+    })
+  })
+  const all = await Promise.allSettled(asked)
   const problems = all.flatMap((each) =>
     each.status === 'rejected' ? [(each.reason as Error).message] : [],
   )

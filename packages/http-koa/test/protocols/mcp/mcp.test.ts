@@ -207,6 +207,27 @@ t.test('the routes: only with servers in the configuration', async (t) => {
   t.ok(unknown.status >= 400 && unknown.status < 500, `${unknown.status}`)
 })
 
+t.test('a server that does not answer holds up the tools of no other', async (t) => {
+  const silent = createServer(() => {}).listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  t.teardown(() => silent.close().closeAllConnections())
+  const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`
+  const services = new Services()
+  const protocols = [mcp.create({ servers: { weather, silent: { url } } }, services)]
+  const { get, close, clock } = await serve({ protocols })
+  const servers = services.get(MCP_SERVERS)!
+  t.teardown(async () => {
+    await Promise.all([close(), servers.close()])
+  })
+  const listed = get('/mcp/tools')
+  await Promise.all([once(silent, 'request'), servers.tools('weather')])
+  clock.advance(5000)
+  t.match(await (await listed).json(), {
+    data: [{ server: 'weather' }, {}, {}],
+    problems: ['The MCP server silent has not answered for 5 s'],
+  })
+})
+
 t.test('Responses name a configured server, and cannot bring one', async (t) => {
   const servers = new McpServers({ weather })
   const { post, close } = await serve({ protocols: [openAiProtocol({ mcp: servers })] })
