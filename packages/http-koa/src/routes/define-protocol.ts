@@ -187,6 +187,20 @@ export interface ModelStore {
   remove(name: string, options?: { readonly keepsFile?: boolean }): Promise<void>
 }
 
+/** Work of which, for each key, one is done after the other. */
+export class Turns {
+  readonly #last = new Map<string, Promise<unknown>>()
+
+  /** Does the work when all earlier work of this key has ended. @throws what it throws */
+  async take<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const done = (this.#last.get(key) ?? Promise.resolve()).then(work)
+    const last = done.catch(() => {})
+    this.#last.set(key, last)
+    void last.then(() => this.#last.get(key) === last && this.#last.delete(key))
+    return await done
+  }
+}
+
 /**
  * Makes a folder that only the server's user can read, unless it exists.
  *

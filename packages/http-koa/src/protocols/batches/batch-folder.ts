@@ -8,6 +8,7 @@ import { isUnderWay, newestFirst, outputIds } from './batch-objects.js'
 import type { BatchObject, FileObject, Kept } from './batch-objects.js'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { Turns } from '../../routes/define-protocol.js'
 import { rethrow, splitLines } from './batch-store.js'
 import type { BatchKind as Kind, BatchStore, LinePlace, Stored, PlacedLine } from './batch-store.js'
 
@@ -23,8 +24,8 @@ const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
  */
 export class BatchFolder implements BatchStore {
   #isMade = false
-  /** The last write of each id. */
-  readonly #writing = new Map<string, Promise<unknown>>()
+  /** The writes by id, so that no change is lost. */
+  readonly #turns = new Turns()
   /** Listed files and ended batches, as thousands take long to read; only {@link put} changes them. */
   readonly #listed = new Map<string, Promise<Stored<Kind> | undefined>>()
   /** Files that may end with an incomplete line. */
@@ -57,7 +58,7 @@ export class BatchFolder implements BatchStore {
     const ensureHeld = (): void => {
       if (!isHeld()) throw new Error('another server has the batches')
     }
-    await this.#inTurn(file, async () => {
+    await this.#turns.take(file, async () => {
       ensureHeld()
       if (this.#torn.has(file)) await this.mend(file)
       this.#torn.add(file)
@@ -76,7 +77,7 @@ export class BatchFolder implements BatchStore {
   }
 
   async put<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
-    await this.#inTurn(kept.object.id, async () => await this.#write(kind, kept))
+    await this.#turns.take(kept.object.id, async () => await this.#write(kind, kept))
   }
 
   /** The record of a file or a batch, or undefined. */
@@ -124,7 +125,7 @@ export class BatchFolder implements BatchStore {
   }
 
   async update(id: string, change: (batch: BatchObject) => Partial<BatchObject> | undefined) {
-    return await this.#inTurn(id, async () => {
+    return await this.#turns.take(id, async () => {
       const kept = await this.get('batches', id)
       const changed = kept && change(kept.object)
       if (kept === undefined || changed === undefined) return kept
@@ -234,15 +235,6 @@ export class BatchFolder implements BatchStore {
     } finally {
       await rm(part, { force: true })
     }
-  }
-
-  /** Runs the writes of an id one after the other, so that no change is lost. */
-  async #inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
-    const done = (this.#writing.get(id) ?? Promise.resolve()).then(work)
-    const last = done.catch(() => {})
-    this.#writing.set(id, last)
-    void last.then(() => this.#writing.get(id) === last && this.#writing.delete(id))
-    return await done
   }
 
   /** @throws `storage_failed` if the disk fails or the folder was removed: a new one would hide that all is lost */

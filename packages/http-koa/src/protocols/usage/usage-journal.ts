@@ -3,7 +3,7 @@ import { open, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { attempt } from '@cllm/core'
 import { isObject, parsedJson } from '../../fields/fields.js'
-import { ownFolder } from '../../routes/define-protocol.js'
+import { ownFolder, Turns } from '../../routes/define-protocol.js'
 
 /** The dimensions by which usage can be grouped. */
 export const usageGroups = ['day', 'key', 'tenant', 'model'] as const
@@ -90,8 +90,8 @@ export class UsageJournal {
   readonly #unwritten = new UsageSums()
   /** Usage that is being written; a part of the first line may be in its file already. */
   readonly #writing: UsageSum[] = []
-  /** The last change of files, which are made one after the other. */
-  #last: Promise<unknown> = Promise.resolve()
+  /** The changes of files, which are made one after the other. */
+  readonly #turns = new Turns()
   /** The write that follows the last one. */
   #next: Promise<void> | undefined
 
@@ -115,7 +115,7 @@ export class UsageJournal {
 
   /** Resolves when all usage so far is written. @throws the file system's error */
   async flush(): Promise<void> {
-    await (this.#next ??= this.#inTurn(async () => {
+    await (this.#next ??= this.#turns.take('', async () => {
       this.#next = undefined
       // The latest day first, so that an earlier month whose file cannot be written holds up no other.
       const latestFirst = (a: UsageSum, b: UsageSum) => b.day.localeCompare(a.day)
@@ -146,12 +146,6 @@ export class UsageJournal {
     } finally {
       await file.close()
     }
-  }
-
-  async #inTurn(change: () => Promise<void>): Promise<void> {
-    const done = this.#last.then(change)
-    this.#last = done.catch(() => {})
-    await done
   }
 
   /** The sums of a month, followed by those that are not read from its file yet. */
@@ -210,7 +204,7 @@ export class UsageJournal {
     if (found !== undefined) read.written.take()
     this.#months.set(month, read)
     if (found !== undefined && known === undefined) {
-      void this.#inTurn(async () => await this.#shorten(month, read)).catch(() => {})
+      void this.#turns.take('', async () => await this.#shorten(month, read)).catch(() => {})
     }
     return read
   }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { CllmError, defined, pause } from '@cllm/core'
 import type { Clock, FoundState, SharedStates } from '@cllm/core'
 import { invalidField } from '../../../request/refusals.js'
+import { Turns } from '../../../routes/define-protocol.js'
 import { isOpen, scopeOf } from './response-items.js'
 import type {
   ConversationObject,
@@ -45,8 +46,8 @@ export class KeptItems {
   /** The name of this server. A process id would not be unique among containers. */
   readonly #self = randomUUID()
   #listed: Promise<unknown> | undefined
-  /** The last change: changes are made one after the other, as each reads before it writes. */
-  #changing: Promise<unknown> = Promise.resolve()
+  /** The changes by scope: one after the other, as each reads before it writes. */
+  readonly #turns = new Turns()
   /** The responses that belong to this server, by scope. */
   readonly #running = new Map<string, Running>()
   /** Beats of other servers' responses that this server has waited for already. */
@@ -59,7 +60,7 @@ export class KeptItems {
   /** Stores a response or conversation, replacing an earlier version; resolves with whether it was written. */
   async put(owner: string, kept: Kept): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
-    return await this.#inTurn(async () => (await this.#write(scope, kept)) === true)
+    return await this.#turns.take(scope, async () => (await this.#write(scope, kept)) === true)
   }
 
   /**
@@ -98,7 +99,7 @@ export class KeptItems {
     change: (kept: Kept<ConversationObject>) => Kept<ConversationObject>,
   ) {
     const scope = scopeOf(owner, id)
-    return await this.#inTurn(async () => {
+    return await this.#turns.take(scope, async () => {
       for (;;) {
         const found = await this.#get<ConversationObject>(owner, id, 'conversation')
         const changed = change(found)
@@ -136,7 +137,7 @@ export class KeptItems {
   /** Removes it, and ends it if it is being computed. @throws `not_found`, `storage_failed` */
   async remove(owner: string, id: string, kind: 'response' | 'conversation'): Promise<void> {
     const scope = scopeOf(owner, id)
-    await this.#inTurn(async () => {
+    await this.#turns.take(scope, async () => {
       const { file } = await this.#get(owner, id, kind)
       this.#running.get(scope)?.ending.abort(ended)
       this.#end(scope)
@@ -228,7 +229,7 @@ export class KeptItems {
 
   /** Replaces a stored version with the result of `change`, if any; resolves with whether it did. */
   async #replace(scope: string, change: (found: Found) => Kept | false): Promise<boolean> {
-    const replacing = this.#inTurn(async () => {
+    const replacing = this.#turns.take(scope, async () => {
       for (;;) {
         const found = await this.#read(scope)
         const next = found !== undefined && change(found)
@@ -270,12 +271,6 @@ export class KeptItems {
     // Files that are used are kept longer; the file of a response in progress is only touched by its server.
     if (!isOpen(kept)) void this.files.touch(file)
     return { ...kept, file }
-  }
-
-  async #inTurn<T>(change: () => Promise<T>): Promise<T> {
-    const done = this.#changing.then(change)
-    this.#changing = done.catch(() => {})
-    return await done
   }
 }
 
