@@ -130,7 +130,7 @@ function rangeOf({
   if (most !== undefined) return `up to ${most}`
   if (exclusiveMinimum !== undefined) return `> ${exclusiveMinimum}`
   if (maximum === 2 ** 31 - 1) return minimum === -(2 ** 31) ? 'integer' : `≥ ${minimum}`
-  return minimum === undefined ? String(type) : `${minimum} to ${maximum}`
+  return minimum === undefined ? String(type ?? anyOf[0]?.type) : `${minimum} to ${maximum}`
 }
 
 t.test('the fields of /generate, with their ranges and defaults', (t) => {

@@ -79,18 +79,6 @@ export const texts = (expected: string, least = 0, most = Infinity, isOne = isAn
 /** Stop strings. */
 export const stop = texts('a non-empty string or up to 32 of them', 0, 32, isText)
 
-/** Values to add to the logits of tokens, by token id. */
-export const logitBias = z
-  .custom<Readonly<Record<string, number>>>((value) => {
-    if (!isObject(value)) return false
-    const entries = Object.entries(value)
-    return entries.length <= 1024 && entries.every(isBias)
-  }, 'an object of up to 1024 token ids with numbers from -100 to 100')
-  .meta({ type: 'object', additionalProperties: { type: 'number', minimum: -100, maximum: 100 } })
-
-const isBias = ([token, bias]: readonly [string, unknown]): boolean =>
-  /^\d{1,10}$/.test(token) && typeof bias === 'number' && Math.abs(bias) <= 100
-
 /** Whether a value is a list of token ids; the engine checks them against the vocabulary. */
 export const isTokenList = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((id) => Number.isInteger(id) && (id as number) >= 0)

@@ -62,12 +62,13 @@ export function buildRequest(
   if (logitBias !== undefined) {
     sampling['logitBias'] = Object.entries(logitBias).map(([id, bias]) => [Number(id), bias])
   }
+  const stops = [stop ?? []].flat().filter(Boolean)
   return {
     prompt,
     maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),
     sampling,
     fallbackSampling: defaults.sampling,
-    stop: typeof stop === 'string' ? [stop] : stop?.length ? stop : (defaults.stop ?? []),
+    stop: stops.length > 0 ? stops : (defaults.stop ?? []),
     ...(options as Partial<GenerateRequest>),
   }
 }

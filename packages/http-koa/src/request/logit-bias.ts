@@ -14,7 +14,7 @@ type Entry = readonly [token: string | number, bias: number | false]
  * which means each of its tokens, and false means that the token is never drawn.
  */
 export const logitBiasField = z
-  .custom<Readonly<Record<string, number | false>> | readonly Entry[]>((value) => {
+  .custom<object>((value) => {
     const entries = entriesIn(value)
     return entries !== undefined && entries.length <= most && entries.every(isEntry)
   }, `an object or pairs of up to ${most} token ids or texts with numbers from -100 to 100`)

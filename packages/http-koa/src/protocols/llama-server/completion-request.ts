@@ -1,7 +1,16 @@
 import { defaultSampling } from '@cllm/core'
 import type { EngineClient, GenerateRequest, CllmError, EngineInfo } from '@cllm/core'
 import { z } from 'zod'
-import { boolean, integer, largest, list, object, seed, text } from '../../fields/fields.js'
+import {
+  anyStop,
+  boolean,
+  integer,
+  largest,
+  list,
+  object,
+  seed,
+  text,
+} from '../../fields/fields.js'
 import {
   commonFields,
   llamaFields,
@@ -36,9 +45,6 @@ export const llamaServerDefaults = Object.freeze({
   sampling: Object.freeze({ temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05 }),
 })
 
-const fewTexts = 'an array of up to 32 strings'
-const stops = list(text, fewTexts, { most: [32, fewTexts] })
-
 /** The body of `POST /completion`. */
 export const completionSchema = z.object({
   prompt: mixedPrompts(128),
@@ -48,7 +54,7 @@ export const completionSchema = z.object({
   max_completion_tokens: integer(-1, largest).optional(),
   ...llamaFields,
   seed: seed.optional(),
-  stop: z.union([text, stops], 'a string or up to 32 strings').optional(),
+  stop: anyStop.optional(),
   logit_bias: logitBiasField.optional(),
   cache_prompt: boolean.optional(),
   stream: boolean.optional(),

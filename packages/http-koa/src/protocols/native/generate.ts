@@ -1,4 +1,4 @@
-import { type GenerateRequest, defined } from '@cllm/core'
+import { type EngineClient, type GenerateRequest, defined } from '@cllm/core'
 import { z } from 'zod'
 import {
   commonFields,
@@ -6,20 +6,11 @@ import {
   defaultsFields,
   usualFields,
 } from '../../fields/generation-fields.js'
-import {
-  boolean,
-  integer,
-  largest,
-  list,
-  logitBias,
-  name,
-  object,
-  stop,
-  text,
-} from '../../fields/fields.js'
-import { buildRequest, withModelDefaults } from '../../request/build-request.js'
+import { boolean, integer, largest, list, name, object, stop, text } from '../../fields/fields.js'
+import { requestFor } from '../../request/build-request.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
 import { errorBody } from '../../errors/error-body.js'
+import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 import { collect, startGeneration, tenantOf } from '../../request/generation.js'
 import type { EndEvent, GenerationEvent } from '../../request/generation.js'
 import { encoded, eventStream } from '../../routes/route.js'
@@ -40,7 +31,7 @@ export const generateSchema = z.object({
   ...usualFields,
   ...defaultsFields,
   seed: integer(0, 2 ** 32 - 1).optional(),
-  logit_bias: logitBias.optional(),
+  logit_bias: logitBiasField.optional(),
   stop: stop.optional(),
   stream: boolean.optional(),
   samplers: list(samplerChoice, fewSamplers, { most: [8, fewSamplers] }).optional(),
@@ -50,19 +41,21 @@ export const generateSchema = z.object({
 })
 
 /** The engine's request for a body, with `defaults` for absent fields. */
-export function toNativeRequest(
+async function toNativeRequest(
   fields: z.output<typeof generateSchema>,
+  client: EngineClient,
   defaults: ProtocolDefaults,
-): GenerateRequest {
+): Promise<GenerateRequest> {
+  const { logit_bias: bias } = fields
   const settings = {
     ...commonSettings(fields),
     samplers: fields.samplers,
     stop: fields.stop,
     cache: fields.cache,
     maxTokens: fields.max_tokens,
-    logitBias: fields.logit_bias,
+    logitBias: bias && (await readLogitBias(client, bias)),
   }
-  return buildRequest({ text: fields.prompt }, settings, defaults)
+  return requestFor(client, { text: fields.prompt }, settings, defaults)
 }
 
 /** The context of the native protocol's handlers. */
@@ -95,7 +88,7 @@ export async function generate(
   const { fields, id: named } = call
   const tenant = tenantOf(call)
   const { client } = call.open(fields.model)
-  const read = toNativeRequest(fields, withModelDefaults(client, native.defaults))
+  const read = await toNativeRequest(fields, client, native.defaults)
   const request = { ...read, ...defined({ id: named, tenant }) }
   const generation = await startGeneration(call, client, request)
   const { id, events } = generation

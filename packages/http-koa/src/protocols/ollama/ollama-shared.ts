@@ -184,7 +184,7 @@ export function toSettings(
   const most = said.num_predict
   return {
     maxTokens: most === undefined ? undefined : most > 0 ? most : Infinity,
-    stop: typeof said.stop === 'string' ? [said.stop].filter(Boolean) : said.stop?.filter(Boolean),
+    stop: said.stop,
     ...samplingSettings(said),
     ...(shift === true && { contextShift: { keep: said.num_keep ?? 0 } }),
   }

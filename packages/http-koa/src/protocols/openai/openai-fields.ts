@@ -208,7 +208,7 @@ export async function sharedSettings(
   fields: Partial<z.output<z.ZodObject<typeof sharedFields>>>,
   client: EngineClient,
 ): Promise<RequestSettings> {
-  const { stop, logit_bias: bias, samplers } = fields
+  const { logit_bias: bias, samplers } = fields
   refused.check(fields)
   // timings include the cached tokens, which the first progress event tells
   const isTold = fields.return_progress === true || fields.timings_per_token === true
@@ -218,7 +218,7 @@ export async function sharedSettings(
     ...(samplers !== undefined && samplersLeftOut(samplers)),
     maxTokens: fields.max_tokens ?? fields.n_predict,
     logitBias: bias && (await readLogitBias(client, bias)),
-    stop: typeof stop === 'string' ? (stop === '' ? [] : [stop]) : stop?.filter(Boolean),
+    stop: fields.stop,
     cache: fields.cache_prompt,
     slot: fields.id_slot,
     progress: (fields.stream === true && isTold) || undefined,

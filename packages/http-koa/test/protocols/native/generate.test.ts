@@ -274,16 +274,16 @@ testEach('wrong requests name the field, what was expected and what came', async
       'session: expected a name of at most 256 characters, instead got a string of 257 characters',
     ],
     [
-      { logit_bias: [] },
-      'logit_bias: expected an object of up to 1024 token ids with numbers from -100 to 100, instead got an empty array',
+      { logit_bias: [1] },
+      'logit_bias: expected an object or pairs of up to 1024 token ids or texts with numbers from -100 to 100, instead got an array of 1',
     ],
     [
       { logit_bias: { '5': 101 } },
-      'logit_bias: expected an object of up to 1024 token ids with numbers from -100 to 100, instead got an object',
+      'logit_bias: expected an object or pairs of up to 1024 token ids or texts with numbers from -100 to 100, instead got an object',
     ],
     [
-      { logit_bias: { the: 1 } },
-      'logit_bias: expected an object of up to 1024 token ids with numbers from -100 to 100, instead got an object',
+      { logit_bias: { the: '1' } },
+      'logit_bias: expected an object or pairs of up to 1024 token ids or texts with numbers from -100 to 100, instead got an object',
     ],
     [{ logit_bias: { '300': 1 } }, 'logit_bias: expected token ids from 0 to 299, instead got 300'],
   ]
