@@ -97,12 +97,21 @@ const optionPaths = {
 const isListOf = (value: unknown, fits = (_one: Record<string, unknown>) => true): boolean =>
   Array.isArray(value) && value.every((one) => isRecord(one) && fits(one))
 
+const levels = ['debug', 'info', 'warn', 'error']
+
 /** The expected values of the other options. */
 const others = {
   settings: ['an object with settings', isRecord],
-  protocols: ['a list of protocols', (value) => isListOf(value, ({ name }) => name !== undefined)],
+  protocols: [
+    'a list of protocols',
+    (value) =>
+      isListOf(value, ({ name, routes = [] }) => name !== undefined && Array.isArray(routes)),
+  ],
   observers: ['a list of observers', (value) => isListOf(value)],
-  logger: ['an object with debug, info, warn and error', isRecord],
+  logger: [
+    'an object with debug, info, warn and error',
+    (value) => isListOf([value], (one) => levels.every((name) => typeof one[name] === 'function')),
+  ],
   signals: ['true or false', (value) => typeof value === 'boolean'],
   onProgress: ['a function', (value) => typeof value === 'function'],
 } satisfies Record<string, readonly [expected: string, fits: (value: unknown) => boolean]>

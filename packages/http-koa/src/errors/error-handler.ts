@@ -87,6 +87,7 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
       return
     }
     const shown = publicError(error, logger)
+    ctx.state.errorCode = shown.code
     const body = shape.body(shown, id)
     ctx.status = shape.status?.(shown) ?? shown.status
     ctx.set(errorHeaders(shown))

@@ -41,6 +41,8 @@ export interface KoaState extends CountedBody {
   route?: BoundRoute
   /** The name of the API key that authenticated it. */
   keyName?: string
+  /** The code of the error that it was answered with, if it was. */
+  errorCode?: string
   /** Why the server disconnected its client, if it did. */
   cutReason?: CllmError
 }

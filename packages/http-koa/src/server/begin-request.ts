@@ -16,8 +16,6 @@ interface Figures {
   generatedTokens?: number
   /** Milliseconds from the request's arrival to the first token. */
   ttftMs?: number
-  /** The rate from the first token to the last. */
-  tokensPerSecond?: number
   /** Why the generation ended: `stop`, `length`, or the code of an error. */
   finish?: string
 }
@@ -57,10 +55,6 @@ export const noteFigures = (open: OpenRequests): RequestObserver => ({
       },
       onEnd(_now, error) {
         if (error !== undefined) figures.finish = error.code
-        const { generatedTokens = 0 } = figures
-        const { firstAt = 0, lastAt = 0 } = entry
-        const seconds = (lastAt - firstAt) / 1000
-        if (seconds > 0) figures.tokensPerSecond = tenth((generatedTokens - 1) / seconds)
       },
     }
   },
@@ -107,8 +101,8 @@ export function beginRequest(
     state.left = new AbortController()
     state.bodyBytes = 0
     const began = clock.now()
-    const figures: Figures = {}
-    open.set(state.id, { began, figures })
+    const entry: OpenRequest = { began, figures: {} }
+    open.set(state.id, entry)
     connections.begin(req.socket, res)
     res.once('close', () => {
       connections.end(req.socket, res)
@@ -116,15 +110,22 @@ export function beginRequest(
       open.delete(state.id)
       const level = state.match.routes[0]?.route.isQuiet === true ? 'debug' : 'info'
       const { method, path } = ctx
+      const { figures, firstAt = 0, lastAt = 0 } = entry
+      const { generatedTokens = 0, finish = state.errorCode } = figures
+      const seconds = (lastAt - firstAt) / 1000
       const fields = {
         requestId: id,
         method,
         path: path.slice(0, 256),
-        status: res.statusCode,
+        // as nginx writes it where the client did not wait for an answer
+        status: res.headersSent ? res.statusCode : 499,
         ...(!res.writableFinished && { cut: true }),
         ...(state.keyName !== undefined && { key: state.keyName }),
         ms: tenth(clock.now() - began),
         ...figures,
+        // from the first token to the last
+        ...(seconds > 0 && { tokensPerSecond: tenth((generatedTokens - 1) / seconds) }),
+        ...(finish !== undefined && { finish }),
       }
       services.logger[level](fields, 'request')
       state.left.abort(state.cutReason)

@@ -361,12 +361,12 @@ t.test('a line per request: no body, no query, no key', async (t) => {
   const generated = { promptTokens: Number, generatedTokens: 1, ttftMs: Number, finish: 'length' }
   t.match(requests()[0], { level: 'info', fields: { ...line, ms: Number, ...generated } })
   t.match(
-    requests().map(({ level, fields }) => [level, fields['status']]),
+    requests().map(({ level, fields }) => [level, fields['status'], fields['finish']]),
     [
-      ['info', 200],
-      ['info', 400],
-      ['debug', 200],
-      ['info', 401],
+      ['info', 200, 'length'],
+      ['info', 400, 'invalid_request'],
+      ['debug', 200, undefined],
+      ['info', 401, 'unauthenticated'],
     ],
   )
   const shown = server.log.map(({ fields, ...rest }) => ({ ...rest, ...fields, refusal: '' }))

@@ -105,6 +105,8 @@ t.test('serve: what is wrong is told with what was expected and what came', asyn
     [{ protocols: 3 }, /^serve: protocols: expected a list of protocols, got 3$/],
     [{ protocols: () => [] }, /^serve: protocols: expected a list .*, got "a function"$/],
     [{ protocols: [{}] }, /^serve: protocols: expected a list of protocols, got \[\{\}\]$/],
+    [{ protocols: [{ name: 'x', routes: 5 }] }, /^serve: protocols: expected a list of protocols/],
+    [{ logger: {} }, /^serve: logger: expected an object with debug, info, .*, got \{\}$/],
     [{ observers: [3] }, /^serve: observers: expected a list of observers, got \[3\]$/],
   ]
   for (const [options, message] of wrong) {

@@ -155,6 +155,11 @@ testEach('a client that leaves is cancelled', async (t) => {
       t.ok(server.backend.steps.length < 1000, 'long before its end')
       t.match((await server.client.statistics()).requests, { cancelled: 1, done: 0 })
       t.equal(server.backend.samplers.size, 0)
+      t.match(server.log.find(({ message }) => message === 'request')?.fields, {
+        status: path === '/generate' ? 499 : 200,
+        cut: true,
+        tokensPerSecond: Number,
+      })
       t.same(
         server.log.filter(({ level }) => level === 'error'),
         [],
