@@ -1,4 +1,4 @@
-export { answerLimit } from './answer-limits.js'
+export { type AnswerChunk, answerLimit, type AnswerUsage } from './answers.js'
 
 /** The folder with the built page, for `webProtocol` of `@cllm/http-koa`. */
 export const pageFolder: URL = new URL('bundle/', import.meta.url)

@@ -25,6 +25,13 @@ export function configFrom(
   return loadConfig({ argv, env, listens: false })
 }
 
+/** The flags of the commands that talk to a cluster. */
+export const clusterFlags = {
+  cluster: one('URL', 'Redis or Valkey server of the cluster; also CLLM_CLUSTER'),
+  'cluster-ca': one('FILE', "Checks a `rediss://` server's certificate; also CLLM_CLUSTER_CA"),
+  config: one('FILE', 'The YAML file of `cllm serve`, for what is not given here'),
+} as const
+
 /** {@link modelsFolder} by the YAML file that a flag names. */
 export const folderFrom = ({ config }: { readonly config: string | undefined }, io: CommandIo) =>
   modelsFolder(configFrom({ config }, io), io.env)

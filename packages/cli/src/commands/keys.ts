@@ -4,13 +4,11 @@ import { textTable } from '../process/terminal.js'
 import { readKeyFile, updateKeyFile, keyStore } from '../keys/keys.js'
 import { type CommandIo, tell, defineCommand } from './command.js'
 import { one, toggle, type Values, wrong, integer, orNone, word } from './flags.js'
-import { configFrom } from './config-flags.js'
+import { clusterFlags, configFrom } from './config-flags.js'
 
 const fileFlags = {
   'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS'),
-  cluster: one('URL', 'Redis server of a cluster, for its keys; also CLLM_CLUSTER'),
-  'cluster-ca': one('FILE', 'PEM file with the certificate authorities of a `rediss://` server'),
-  config: one('FILE', 'The YAML file of `cllm serve`, for its `security.api_keys`'),
+  ...clusterFlags,
 }
 
 /** `cllm keys add` */

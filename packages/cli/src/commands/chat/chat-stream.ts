@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { extname } from 'node:path'
 import { CllmError, defined } from '@cllm/core'
+import type { AnswerChunk, AnswerUsage } from '@cllm/web'
 import { errorOf, type ServerClient } from '../server/server-client.js'
 import { reasonOf } from '../../config/messages.js'
 
@@ -30,15 +31,9 @@ export interface AnswerEnd {
   readonly type: 'end'
   /** Such as `stop` or `length`. */
   readonly reason: string
-  readonly usage: Usage
-  /** Milliseconds from the request's admission to its first token, and from that to the last. Default: not known. */
-  readonly timings?: { readonly prompt_ms: number; readonly predicted_ms: number }
-}
-
-interface Usage {
-  readonly prompt_tokens: number
-  readonly completion_tokens: number
-  readonly prompt_tokens_details?: { readonly cached_tokens: number }
+  readonly usage: AnswerUsage
+  /** Default: not known. */
+  readonly timings?: AnswerChunk['timings']
 }
 
 /** A piece of an answer; `thinking` is the model's reasoning. */
@@ -46,24 +41,6 @@ export type AnswerPart =
   | { readonly type: 'text' | 'thinking'; readonly text: string }
   | { readonly type: 'call'; readonly call: ToolCall }
   | AnswerEnd
-
-interface Chunk {
-  readonly choices?: readonly {
-    readonly delta?: {
-      readonly content?: string | null
-      readonly reasoning_content?: string | null
-      readonly tool_calls?: readonly {
-        readonly index: number
-        readonly id?: string
-        readonly function?: { readonly name?: string; readonly arguments?: string }
-      }[]
-    }
-    readonly finish_reason?: string | null
-  }[]
-  readonly usage?: Usage | null
-  readonly timings?: NonNullable<AnswerEnd['timings']>
-  readonly error?: unknown
-}
 
 /**
  * Streams an answer from `POST /v1/chat/completions`; the last part is its end.
@@ -81,7 +58,7 @@ export async function* streamAnswer(
   let reason = 'stop'
   const calls: ToolCall[] = []
   for await (const event of client.events('/v1/chat/completions', asked, signal)) {
-    const { choices = [], usage, timings, error } = event as Chunk
+    const { choices = [], usage, timings, error } = event as AnswerChunk
     if (error !== undefined) throw errorOf(streamFailure, JSON.stringify(event))
     const [choice] = choices
     const { delta = {} } = choice ?? {}

@@ -9,16 +9,10 @@ import {
 } from '@cllm/cluster'
 import { didYouMean } from '@cllm/core'
 import { textTable } from '../../process/terminal.js'
-import { configFrom } from '../config-flags.js'
+import { clusterFlags, configFrom } from '../config-flags.js'
 import { usingBus } from './join-cluster.js'
 import { type CommandIo, defineCommand } from '../command.js'
-import { one, toggle, type Values, wrong } from '../flags.js'
-
-const clusterFlags = {
-  cluster: one('URL', 'Redis or Valkey server of the cluster; also CLLM_CLUSTER'),
-  'cluster-ca': one('FILE', "Checks a `rediss://` server's certificate; also CLLM_CLUSTER_CA"),
-  config: one('FILE', 'The YAML file of `cllm serve`, for its `cluster.url`'),
-}
+import { toggle, type Values, wrong } from '../flags.js'
 
 /** `cllm cluster` */
 export const list = defineCommand({

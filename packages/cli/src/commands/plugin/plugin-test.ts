@@ -1,16 +1,7 @@
 import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import {
-  type BatchingDefinition,
-  type ModelSchedulerDefinition,
-  type OrderDefinition,
-  type PolicyDefinition,
-  PluginRegistry,
-  type ProposerDefinition,
-  type RouterDefinition,
-  type SamplerDefinition,
-} from '@cllm/core'
+import { type OrderDefinition, PluginRegistry } from '@cllm/core'
 import { batchings, orders, overtakingBound } from '@cllm/scheduler'
 import type * as Testing from '@cllm/testing'
 import { loadLending } from '../../plugins/load-registry.js'
@@ -26,12 +17,13 @@ half in the case of an order or a batching; then the test beside it, NAME.test.j
   flags: { runs: one('N', 'Random loads of each policy', integer(1, 10_000), '20') },
   async run({ flags, words: [file = ''] }, io) {
     const path = resolve(file)
-    const found = new Found(await import('@cllm/testing'), flags.runs)
+    const found = new PluginRegistry()
     await loadLending([{ use: path }], dirname(path), found)
+    const suites = suitesOf(found, await import('@cllm/testing'), flags.runs)
     const counts = { passed: 0, failed: 0 }
     const t = reporter(io.stdout, counts)
-    for (const suite of found.suites) await suite(t)
-    const hasSuite = found.suites.length > 0
+    for (const suite of suites) await suite(t)
+    const hasSuite = suites.length > 0
     if (hasSuite) io.stdout.write(`${counts.passed} passed, ${counts.failed} failed\n`)
     const own = path.replace(/(\.\w+)$/, '.test$1')
     // Its own framework says how it went, and sets the exit code when it is over.
@@ -45,61 +37,58 @@ half in the case of an order or a batching; then the test beside it, NAME.test.j
 
 type Suite = (t: Testing.TestContext) => Promise<void>
 
-/** Collects what a plug-in registers, with the suite for each. */
-class Found extends PluginRegistry {
-  readonly suites: Suite[] = []
-
-  constructor(
-    private readonly kit: typeof Testing,
-    private readonly runs: number,
-  ) {
-    super()
+/** The conformance suites of everything that a plug-in registered. */
+function suitesOf(found: PluginRegistry, kit: typeof Testing, runs: number): Suite[] {
+  const halves = found.batchings.flatMap(({ name }) =>
+    found.orders.map((order) => `${name}+${order.name}`),
+  )
+  const policies = found.policyNames().filter((name) => !halves.includes(name))
+  const builtIn = new PluginRegistry()
+  const each = <One>(
+    kindOf: (registry: PluginRegistry) => {
+      readonly names: readonly string[]
+      get(name: string): One | undefined
+    },
+    test: (t: Testing.TestContext, one: One) => Promise<void>,
+  ) => {
+    const own = kindOf(found)
+    const names = own.names.filter((name) => !kindOf(builtIn).names.includes(name))
+    return names.map(
+      (name): Suite =>
+        async (t) =>
+          await test(t, own.get(name)!),
+    )
   }
+  return [
+    ...found.orders.map(
+      (order): Suite =>
+        (t) =>
+          kit.testOrder(t, order, batchings, { runs, ...patienceOf(order) }),
+    ),
+    ...found.batchings.map(
+      (batching): Suite =>
+        (t) =>
+          kit.testBatching(t, batching, orders, { runs }),
+    ),
+    ...policies.map(
+      (name): Suite =>
+        (t) =>
+          kit.testPolicy(t, () => found.createPolicy(name), { runs }),
+    ),
+    ...each(({ routers }) => routers, kit.testRouter),
+    ...each(({ modelSchedulers }) => modelSchedulers, kit.testModelScheduler),
+    ...each(({ samplers }) => samplers, kit.testSampler),
+    ...each(({ proposers }) => proposers, kit.testProposer),
+  ]
+}
 
-  override registerOrder(order: OrderDefinition): void {
-    super.registerOrder(order)
-    const { runs } = this
-    // For orders that bound overtaking by a patience: one that a short load can exhaust.
-    const patience = 50
-    const bound = (...[ahead, limits]: Parameters<typeof overtakingBound>) =>
-      overtakingBound(ahead, limits, patience)
-    const isPatient = 'patience' in (order.options?.shape ?? {})
-    const claims = isPatient ? { runs, options: { patience }, maxOvertaking: bound } : { runs }
-    this.suites.push((t) => this.kit.testOrder(t, order, batchings, claims))
-  }
-
-  override registerBatching(batching: BatchingDefinition): void {
-    super.registerBatching(batching)
-    const { kit, runs } = this
-    this.suites.push((t) => kit.testBatching(t, batching, orders, { runs }))
-  }
-
-  override registerPolicy(policy: PolicyDefinition): void {
-    super.registerPolicy(policy)
-    const { kit, runs } = this
-    const make = () => this.createPolicy(policy.name)
-    this.suites.push((t) => kit.testPolicy(t, make, { runs }))
-  }
-
-  override registerRouter(router: RouterDefinition): void {
-    super.registerRouter(router)
-    this.suites.push((t) => this.kit.testRouter(t, router))
-  }
-
-  override registerModelScheduler(scheduler: ModelSchedulerDefinition): void {
-    super.registerModelScheduler(scheduler)
-    this.suites.push((t) => this.kit.testModelScheduler(t, scheduler))
-  }
-
-  override registerSampler(sampler: SamplerDefinition): void {
-    super.registerSampler(sampler)
-    this.suites.push((t) => this.kit.testSampler(t, sampler))
-  }
-
-  override registerProposer(proposer: ProposerDefinition): void {
-    super.registerProposer(proposer)
-    this.suites.push((t) => this.kit.testProposer(t, proposer))
-  }
+/** For an order that bounds overtaking by a patience: one that a short load can exhaust, and that bound. */
+function patienceOf({ options }: OrderDefinition) {
+  if (!('patience' in (options?.shape ?? {}))) return {}
+  const patience = 50
+  const maxOvertaking = (...[ahead, limits]: Parameters<typeof overtakingBound>) =>
+    overtakingBound(ahead, limits, patience)
+  return { options: { patience }, maxOvertaking }
 }
 
 /** Writes a line for each check. */

@@ -1,34 +1,10 @@
+import type { AnswerChunk, CallDelta } from '../../answers.js'
 import { readEvents, type Server } from '../server.js'
 import type { AnswerFigures, ToolCall, Turn } from './conversation.js'
 
 /** The parts of a turn that a streamed answer fills in. */
 export type AnswerSoFar = Required<Pick<Turn, 'content' | 'reasoning' | 'calls' | 'figures'>> &
   Pick<Turn, 'request' | 'finish' | 'problem'>
-
-/** A chunk of a tool call. */
-interface CallDelta {
-  readonly index: number
-  readonly id?: string
-  readonly function?: { readonly name?: string; readonly arguments?: string }
-}
-
-interface Chunk {
-  readonly choices?: readonly {
-    readonly finish_reason?: string | null
-    readonly delta: {
-      readonly content?: string
-      readonly reasoning_content?: string
-      readonly tool_calls?: readonly CallDelta[]
-    }
-  }[]
-  readonly usage?: {
-    readonly prompt_tokens: number
-    readonly completion_tokens: number
-    readonly prompt_tokens_details?: { readonly cached_tokens?: number }
-  } | null
-  readonly timings?: { readonly predicted_per_second?: number }
-  readonly error?: { readonly message?: string }
-}
 
 /**
  * Asks for an answer, and reports it as it streams in.
@@ -60,7 +36,7 @@ export async function ask(
   for await (const { data } of readEvents(response)) {
     if (data === '[DONE]') break
     const before = answer
-    answer = added(before, JSON.parse(data) as Chunk)
+    answer = added(before, JSON.parse(data) as AnswerChunk)
     if (hasMore(before, answer)) {
       const now = performance.now()
       chunks++
@@ -87,10 +63,10 @@ function forecastOf({ headers }: Response): AnswerFigures {
 }
 
 /** The answer with a chunk added. */
-export function added(answer: AnswerSoFar, chunk: Chunk): AnswerSoFar {
+export function added(answer: AnswerSoFar, chunk: AnswerChunk): AnswerSoFar {
   if (chunk.error !== undefined) throw new Error(chunk.error.message ?? 'The answer failed')
   let { content, reasoning, calls, figures, finish } = answer
-  for (const { delta, finish_reason: reason } of chunk.choices ?? []) {
+  for (const { delta = {}, finish_reason: reason } of chunk.choices ?? []) {
     content += delta.content ?? ''
     finish = reason ?? finish
     reasoning += delta.reasoning_content ?? ''

@@ -1,4 +1,4 @@
-import { answerLimit } from '../../../answer-limits.js'
+import { answerLimit } from '../../../answers.js'
 
 const names = [
   ...(['model', 'system', 'temperature', 'topP', 'maxTokens', 'seed', 'effort'] as const),
