@@ -91,9 +91,11 @@ export const dispatch: RunCommand = async (argv, io) => {
   const name = argv.slice(0, words).join(' ')
   const command = commands.get(name)
   if (command === undefined) {
-    const meant = ollamas.get(name) ?? suggestion(name, commands.keys())
-    const problem =
-      name === first && isGroup ? `${name} alone is no command` : `unknown command ${name}`
+    const isWord = name === first && isGroup
+    // A right word is not another one misspelt: `gpu` is no `ps`.
+    const near = [...commands.keys()].filter((known) => !isWord || known.startsWith(name))
+    const meant = ollamas.get(name) ?? suggestion(name, near)
+    const problem = isWord ? `${name} alone is no command` : `unknown command ${name}`
     io.stderr.write(`error: ${problem}${meant}\n`)
     io.stderr.write(isGroup ? `\n${help(first)}` : '`cllm help` lists the commands.\n')
     return usageError

@@ -3,12 +3,31 @@ import Table from 'cli-table3'
 import type * as CliProgress from 'cli-progress'
 import type { Output } from '../commands/command.js'
 
-/** A table of text under these headings, one line a row, without colours: it may go to a file or a pipe. */
+/** The least width of a column, its two spaces included. */
+const narrowest = 6
+
+/**
+ * A table of text under these headings, one line a row, without colours: it may go to a file or a pipe. On a terminal
+ * that is too narrow, the texts of the widest columns go on in further lines.
+ *
+ * @param columns - the width of the terminal; default: standard output's, and without one there is room for all
+ */
 export function textTable(
   head: readonly string[],
   rows: readonly (readonly (string | number)[])[],
+  columns = process.stdout.columns ?? Infinity,
 ): string {
-  const table = new Table({ head: [...head], style: { head: [], border: [], compact: true } })
+  const widths = head.map((name, at) =>
+    Math.max(name.length + 2, ...rows.map((row) => String(row[at] ?? '').length + 2)),
+  )
+  const isTooWide = (): boolean => widths.reduce((sum, width) => sum + width + 1, 1) > columns
+  const colWidths = isTooWide() ? widths : []
+  while (isTooWide() && Math.max(...widths) > narrowest) {
+    widths[widths.indexOf(Math.max(...widths))]!--
+  }
+  const style = { head: [], border: [], compact: true }
+  const wraps = { wordWrap: true, wrapOnWordBoundary: false }
+  const table = new Table({ head: [...head], colWidths, style, ...wraps })
   table.push(...rows.map((row) => [...row]))
   return `${table.toString()}\n`
 }

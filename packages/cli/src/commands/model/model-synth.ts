@@ -1,11 +1,9 @@
-import { mkdir } from 'node:fs/promises'
-import { dirname } from 'node:path'
 import { syntheticShapes, writeSyntheticModel, type SyntheticModelName } from '@cllm/gguf'
 import { CllmError } from '@cllm/core'
 import { reasonOf } from '../../config/messages.js'
 import { formatBytes } from '../../process/terminal.js'
 import { defineCommand } from '../command.js'
-import { one, wrong, integer } from '../flags.js'
+import { one, wrong, integer, resultFile } from '../flags.js'
 
 /** The models that can be imitated. */
 const syntheticNames = Object.keys(syntheticShapes) as SyntheticModelName[]
@@ -14,7 +12,7 @@ const syntheticNames = Object.keys(syntheticShapes) as SyntheticModelName[]
  * Writes a model for benchmarks without a download: as fast as the real one, with noise as output.
  *
  * @param like - the model to imitate in shape, quantization and vocabulary size
- * @param out - path of the file; its folder is created if missing
+ * @param out - path of the file, in a folder that exists
  * @returns the file's size in bytes
  * @throws `invalid_configuration` for a model that cannot be imitated, `model_unavailable` when the
  *   file cannot be written
@@ -28,7 +26,6 @@ export async function synthModel(like: string, out: string, seed = 0): Promise<n
     throw new CllmError('invalid_configuration', message, { details })
   }
   try {
-    await mkdir(dirname(out), { recursive: true })
     return await writeSyntheticModel({ like: name, out, seed })
   } catch (cause) {
     const message = `${out}: cannot be written: ${reasonOf(cause)}`
@@ -44,7 +41,7 @@ Writes a GGUF with the exact shape and quantization of a model and random weight
 without a download: as fast as the real model, with noise for output. Needs --like and --out.`,
   flags: {
     like: one('NAME', syntheticNames.join(', ')),
-    out: one('FILE', 'The file to write'),
+    out: one('FILE', 'The file to write', resultFile),
     seed: one('N', 'The same seed gives the same file', integer(0, 999_999_999), '0'),
   },
   async run({ flags: { like, out, seed } }, io) {

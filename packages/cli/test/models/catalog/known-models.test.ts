@@ -15,7 +15,7 @@ import { catalog, DEFAULT_MODEL } from '../../../src/models/catalog/catalog.js'
 import { gpuLayersFor } from '../../../src/commands/model/facts.js'
 import { chooseModel } from '../../../src/models/choose-model.js'
 import type { FetchProgress } from '../../../src/models/fetch/fetch-once.js'
-import { formatBytes } from '../../../src/process/terminal.js'
+import { formatBytes, textTable } from '../../../src/process/terminal.js'
 import { layersOf, memoryOn, shapeOf } from '../../../src/models/catalog/memory-of.js'
 import {
   downloadedModel,
@@ -155,6 +155,21 @@ m is at /m.gguf
     ),
     /%/,
   )
+})
+
+t.test('a table fits a narrow terminal, and no text is lost', (t) => {
+  const rows = [['qwen3-0.6b-q8_0', 'loaded', '/home/someone/.cache/cllm/models/qwen3-0.6b.gguf']]
+  const lines = (columns: number): string[] =>
+    textTable(['name', 'state', 'file'], rows, columns).split('\n')
+  t.equal(lines(200).at(-3), `│ ${rows[0]!.join(' │ ')} │`)
+  const narrow = lines(60)
+  t.same([...new Set(narrow.slice(0, -1).map(({ length }) => length))], [60])
+  const cells = narrow.slice(3, -2).map((line) => line.split('│').map((cell) => cell.trim()))
+  t.same(
+    [1, 2, 3].map((at) => cells.map((line) => line[at]).join('')),
+    rows[0],
+  )
+  t.end()
 })
 
 t.test('a server without a model chooses one', async (t) => {
