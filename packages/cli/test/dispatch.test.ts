@@ -15,6 +15,7 @@ import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { options } from '../src/config/options/schema.js'
 import { loadConfig } from '../src/config/load-config.js'
+import { catalog, findEntry } from '../src/models/catalog/catalog.js'
 import { inside as run } from './inside.js'
 import { LogLines, createLogger } from '../src/process/logger.js'
 
@@ -60,6 +61,7 @@ t.test('wrong command lines', async (t) => {
     [['model', 'sinth'], 'unknown command model sinth; did you mean model synth?'],
     [['model'], 'model alone is no command; did you mean models?\n\nUsage: cllm model <command>'],
     [['keys'], 'keys alone is no command\n\nUsage: cllm keys <command>'],
+    [['gpu'], 'gpu alone is no command\n\nUsage: cllm gpu <command>'],
     [
       ['bench', 'srve'],
       'unknown command bench srve; did you mean bench serve?\n\nUsage: cllm bench <command>',
@@ -382,6 +384,31 @@ t.test('pods start: their configuration is one, and a ready file of before is go
   for (const { spec, metadata } of pods) {
     t.equal(spec.template.spec.enableServiceLinks, false, metadata.name)
   }
+})
+
+t.test('the job of CI that tries the manifests names what is in them', (t) => {
+  const ci = new URL('../../../.github/workflows/ci.yml', import.meta.url)
+  const { jobs } = parse(readFileSync(ci, 'utf8')) as {
+    readonly jobs: { readonly kubernetes: { readonly steps: readonly { readonly run?: string }[] } }
+  }
+  const commands = jobs.kubernetes.steps.map(({ run = '' }) => run).join('\n')
+  const [, old = '', model, file = ''] =
+    /sed 's\/(\S+)\/(\S+)\/' deploy\/(\S+)/.exec(commands) ?? []
+  const manifest = read(file)
+  t.match(manifest, `value: ${old}\n`)
+  t.ok(findEntry(catalog, model ?? ''), 'the model that takes its place is one of the catalog')
+  for (const [, image] of manifest.matchAll(/image: (\S+)/g)) {
+    t.match(commands, `docker build -f deploy/Dockerfile -t ${image} .`)
+    t.match(commands, `kind load docker-image ${image} `)
+  }
+  for (const [, name, key] of manifest.matchAll(/secretKeyRef:\s+name: (\S+)\s+key: (\S+)/g)) {
+    t.match(commands, `create secret generic ${name} --from-literal=${key}=`)
+  }
+  const [deployment, , service] = documentsOf<Deployment>(file)
+  t.match(commands, `rollout status deployment/${deployment?.metadata.name} `)
+  t.match(commands, `port-forward service/${service?.metadata.name} 8080:80 `)
+  t.match(service, { kind: 'Service', spec: { ports: [{ port: 80 }] } })
+  t.end()
 })
 
 t.test('workers are scaled by metrics that there are', (t) => {

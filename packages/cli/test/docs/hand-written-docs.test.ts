@@ -198,8 +198,13 @@ t.test('the versions of Node to begin with are those that the build runs on', (t
   const { engines } = JSON.parse(read('package.json')) as { engines: { node: string } }
   const [, first, second] = /^\^(\d+\.\d+)\.0 \|\| >=(\d+\.\d+)\.0$/.exec(engines.node) ?? []
   const text = `Node ${first} or later, or ${second} or later`
-  for (const page of ['README.md', 'docs/start.md', 'CONTRIBUTING.md']) {
-    t.ok(read(page).includes(text), `${page}: ${text}`)
+  const readmes = ['cli', 'core'].map((name) => `packages/${name}/README.md`)
+  for (const page of ['README.md', 'docs/start.md', ...readmes]) {
+    t.ok(read(page).replaceAll(/\s+/g, ' ').includes(text), `${page}: ${text}`)
+  }
+  for (const name of readdirSync(new URL('packages', root))) {
+    const own = JSON.parse(read(`packages/${name}/package.json`)) as { engines: object }
+    t.same(own.engines, engines, name)
   }
   const lock = read('pnpm-lock.yaml')
   for (const tool of ['vite', 'knip']) {
