@@ -1,10 +1,11 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { once, setMaxListeners } from 'node:events'
-import type { Clock } from '@cllm/core'
-import { type RequestObserver, type RequestWatch, unwatched } from '../../routes/koa-context.js'
-
-/** Set while a line of a batch submits its request. */
-export const batchScope = new AsyncLocalStorage<true>()
+import { type Clock, isOfBatch } from '@cllm/core'
+import {
+  type ObservedRequest,
+  type RequestObserver,
+  type RequestWatch,
+  unwatched,
+} from '../../routes/koa-context.js'
 
 /** Decides when lines of batches may be computed. */
 export interface Throttle {
@@ -70,8 +71,8 @@ export class BatchThrottle implements RequestObserver, Throttle {
     this.#pauseMs = share === 0 ? Infinity : windowMs / share - windowMs
   }
 
-  onSubmit(): RequestWatch {
-    if (batchScope.getStore() === true) return unwatched
+  onSubmit({ request }: Pick<ObservedRequest, 'request'>): RequestWatch {
+    if (isOfBatch(request)) return unwatched
     const state = this.#state
     this.#clients++
     this.#awaiting++

@@ -1,4 +1,3 @@
-import { AsyncResource } from 'node:async_hooks'
 import {
   batchPriority,
   type Clock,
@@ -11,7 +10,7 @@ import {
 } from '@cllm/core'
 import { InFlightRequest, overriding, withSeed } from '@cllm/host'
 import { goesOn } from '../../routes/koa-context.js'
-import { batchScope, type Throttle } from './batch-throttle.js'
+import type { Throttle } from './batch-throttle.js'
 import { createHash } from 'node:crypto'
 
 /**
@@ -50,10 +49,6 @@ async function* yielding(
   request: GenerateRequest,
   { throttle, clock, signal }: { throttle: Throttle; clock: Clock; signal: AbortSignal },
 ): AsyncGenerator<GenerateEvent, undefined, undefined> {
-  // Continuations run in this request's context, with its key and as part of a batch.
-  const submit = AsyncResource.bind((next: GenerateRequest, left: AbortSignal) =>
-    batchScope.run(true, () => client.submit(next, { signal: left })),
-  )
   const entry = new InFlightRequest(request.id ?? '', request, clock.now())
   for (let parts = 0; ; parts++) {
     entry.pause(clock.now())
@@ -65,9 +60,9 @@ async function* yielding(
     entry.resume(clock.now())
     const leaving = new AbortController()
     const stopWatching = throttle.onThrottled(() => leaving.abort(goesOn))
-    const either = AbortSignal.any([signal, leaving.signal])
+    const either = { signal: AbortSignal.any([signal, leaving.signal]) }
     try {
-      for await (const event of submit(entry.continuedAt(clock.now()), either)) {
+      for await (const event of client.submit(entry.continuedAt(clock.now()), either)) {
         if (entry.take(event, clock.now())) yield event
       }
       return

@@ -33,6 +33,7 @@ import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
 import { BatchThrottle } from '../../../src/protocols/batches/batch-throttle.js'
 import { yieldingEngines } from '../../../src/protocols/batches/yielding-engines.js'
 import { watchEngines } from '../../../src/engines/watch-engines.js'
+import { requestScope } from '../../../src/security/authenticate.js'
 import { goesOn } from '../../../src/routes/koa-context.js'
 import { testEach } from '../../each-client.js'
 import { rawPost, rawRequest, serve, type ServeOptions, until, warningsIn } from '../../serve.js'
@@ -53,6 +54,8 @@ const lineOf = (index: number, more: object = {}) =>
   })
 const linesOf = (count: number) =>
   Array.from({ length: count }, (_, index) => lineOf(index)).join('\n')
+
+const asked = { request: { prompt: { text: 'Hello' } } }
 
 interface FilePage {
   readonly data: readonly { readonly id: string }[]
@@ -574,7 +577,7 @@ t.test('where clients never stop, a batch gets its share of the time', async (t)
   const pass = async (ms: number) => await drive(clock, pause(clock, ms))
   const throttle = new BatchThrottle({ clock, share: 0.1 })
   const token = { type: 'token' } as GenerateEvent
-  const first = throttle.onSubmit()
+  const first = throttle.onSubmit(asked)
   t.notOk(throttle.isReleased)
   await pass(950)
   t.notOk(throttle.isReleased, 'the window is due, and a client waits for its first token')
@@ -583,7 +586,7 @@ t.test('where clients never stop, a batch gets its share of the time', async (t)
   await pass(40)
   const closed: number[] = []
   throttle.onThrottled(() => closed.push(clock.now()))
-  const second = throttle.onSubmit()
+  const second = throttle.onSubmit(asked)
   t.notOk(throttle.isReleased, 'a new client closes it')
   t.equal(closed.length, 1)
   await pass(10)
@@ -600,7 +603,7 @@ t.test('where clients never stop, a batch gets its share of the time', async (t)
   }
   t.ok(open > 1500 && open < 2500, `${open} of 20,000 ms`)
 
-  const late = throttle.onSubmit()
+  const late = throttle.onSubmit(asked)
   let isForced = false
   for (let at = 0; at < 3000 && !isForced; at += 10) {
     await pass(10)
@@ -614,7 +617,7 @@ t.test('where clients never stop, a batch gets its share of the time', async (t)
   t.ok(throttle.isReleased, 'nobody waits')
 
   const never = new BatchThrottle({ clock, share: 0 })
-  never.onSubmit().onEvent(token, clock.now())
+  never.onSubmit(asked).onEvent(token, clock.now())
   await pass(50_000)
   t.notOk(never.isReleased)
 })
@@ -622,7 +625,7 @@ t.test('where clients never stop, a batch gets its share of the time', async (t)
 t.test('however many lines wait for clients, Node warns of no leak', async (t) => {
   const warnings = warningsIn(t)
   const throttle = new BatchThrottle({ clock: new SimulatedClock(1000), share: 0 })
-  const client = throttle.onSubmit()
+  const client = throttle.onSubmit(asked)
   const { signal } = new AbortController()
   const lines = Array.from({ length: 20 }, async () => {
     await throttle.released(AbortSignal.any([signal]))
@@ -641,8 +644,12 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   const throttle = new BatchThrottle({ clock, share: 0 })
   const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
   const ends: unknown[] = []
+  const keys: unknown[] = []
   const observer: RequestObserver = {
-    onSubmit: () => ({ onEvent() {}, onEnd: (_now, error) => void ends.push(error) }),
+    onSubmit({ key }) {
+      keys.push(key)
+      return { onEvent() {}, onEnd: (_now, error) => void ends.push(error) }
+    },
   }
   const watched = watchEngines(directory, { observers: [throttle, observer], clock })
   const lines = yieldingEngines(watched, throttle, { clock, random: systemRandom }).open()
@@ -665,7 +672,8 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
           : 0,
     )
   const alone = await drive(clock, collect(client.submit(request)))
-  const batch = collect(lines.submit(request))
+  const key = { name: 'ann', role: 'user', tenant: 'ann', hash: '' } as const
+  const batch = requestScope.run({ key }, async () => await collect(lines.submit(request)))
   const besides: number[] = []
   const other = { prompt: { tokens: [9, 9] }, maxTokens: 4, sampling: { ignoreEos: true } }
   const visit = async () => {
@@ -683,11 +691,13 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   t.ok(Math.max(...besides) <= 1, 'nothing ran beside the others')
   t.equal(ends.filter((error) => error === goesOn).length, 3)
   t.equal(ends.filter((error) => error === undefined).length, 4)
+  const ann = ['ann', 'ann', 'ann', 'ann']
+  t.same(keys.filter(Boolean), ann, 'each part belongs to the key of the first')
 
   const leaving = new AbortController()
   const left = collect(lines.submit(request, { signal: leaving.signal }))
   await drive(clock, pause(clock, 55))
-  const visitor = throttle.onSubmit()
+  const visitor = throttle.onSubmit(asked)
   await drive(clock, pause(clock, 55))
   t.equal(ends.at(-1), goesOn)
   leaving.abort()
@@ -707,7 +717,7 @@ t.test('what a batch embeds waits for clients, too', async (t) => {
   const client = { embed: async () => vector }
   const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
   const lines = yieldingEngines(directory, throttle, { clock, random: systemRandom }).open()
-  const visit = throttle.onSubmit()
+  const visit = throttle.onSubmit(asked)
   let made: unknown
   const embedding = lines.embed({ text: 'a' }).then((one) => (made = one))
   await drive(clock, pause(clock, 1000))
