@@ -3,7 +3,7 @@ import { ChatPage } from './chat/chat-page.js'
 import type { Modality } from './chat/compose/attachment.js'
 import { allSettings, keepSettings, readSettings } from './chat/settings/settings.js'
 import type { ChatSettings } from './chat/settings/settings.js'
-import { type Chat, useChat } from './chat/use-chat.js'
+import { type Asking, type Chat, createChat } from './chat/chat-store.js'
 import { KeyForm, Toast } from './shell/messages.js'
 import { KeysPage } from './keys/keys-page.js'
 import { LabPage } from './lab/lab-page.js'
@@ -37,7 +37,7 @@ export function App() {
   const { names: models, inputs, isLoading } = useModels(server, page)
   const pull = usePull(server)
   const [settings, setSettings] = useState(readSettings)
-  const chat = useChat(server, allSettings(settings, models), models)
+  const chat = useChat({ server, settings: allSettings(settings, models), models })
   const field = useRef<HTMLTextAreaElement>(null)
   const main = useRef<HTMLElement>(null)
   const startNew = (): void => {
@@ -101,6 +101,23 @@ export function App() {
       {chat.notice !== undefined && <Toast notice={chat.notice} onEnd={chat.dismiss} />}
     </ServerContext.Provider>
   )
+}
+
+/** The chat, drawn again with each change of it. */
+function useChat(asking: Asking): Chat {
+  const [store] = useState(() => createChat())
+  const [, draw] = useState<object>()
+  useEffect(() => {
+    const look = (): void => void store.refresh()
+    store.follow(draw)
+    look()
+    addEventListener('focus', look) // another tab may have changed the list
+    return () => {
+      removeEventListener('focus', look)
+      store.stop()
+    }
+  }, [])
+  return store.chat(asking)
 }
 
 /** The menu or the settings, when they lie over the page. */

@@ -11,7 +11,7 @@ import type { ChatSettings } from './settings/settings.js'
 import { SettingsForm, settingsId } from './settings/settings-form.js'
 import { readPresets, systemName } from './settings/system-form.js'
 import { TurnView } from './turns/turn-view.js'
-import type { Chat } from './use-chat.js'
+import type { Chat } from './chat-store.js'
 
 const suggestions = [
   'Tell me a short story about a dog.',

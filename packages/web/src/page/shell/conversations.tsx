@@ -13,7 +13,7 @@ import {
 } from 'lucide'
 import { useRef, useState } from 'preact/hooks'
 import type { Conversation } from '../chat/conversation.js'
-import type { Chat } from '../chat/use-chat.js'
+import type { Chat } from '../chat/chat-store.js'
 import { Form, Input, Quiet, Upload } from '../parts/form.js'
 import { Icon, IconButton } from '../parts/icon.js'
 import { toJson, toMarkdown } from '../chat/saved-conversations.js'

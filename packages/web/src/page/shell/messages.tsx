@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { Field, Form, Quiet, useTelling } from '../parts/form.js'
 import type { ServerError } from '../server.js'
 import { X } from 'lucide'
-import type { Notice } from '../chat/use-chat.js'
+import type { Notice } from '../chat/chat-store.js'
 import { IconButton } from '../parts/icon.js'
 
 /** What a header may hold, and every key does: a space or a quote that was pasted with it does not show. */

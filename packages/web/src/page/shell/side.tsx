@@ -11,7 +11,7 @@ import {
   Sun,
 } from 'lucide'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { Chat } from '../chat/use-chat.js'
+import type { Chat } from '../chat/chat-store.js'
 import { Icon, IconButton } from '../parts/icon.js'
 import { isOff } from '../parts/switched-off.js'
 import { sideId } from './bar.js'

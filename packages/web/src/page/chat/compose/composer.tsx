@@ -7,7 +7,7 @@ import { type Server, useServer } from '../../server.js'
 import { questionOf } from '../chat-body.js'
 import { type Attachment, mediaBytes, mostMediaBytes } from '../conversation.js'
 import { longPaste, type Modality, readAttachment, Thumbnail } from './attachment.js'
-import type { Chat } from '../use-chat.js'
+import type { Chat } from '../chat-store.js'
 import { settingsId } from '../settings/settings-form.js'
 
 interface ComposerProps {

@@ -1,18 +1,10 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Server } from '../server.js'
 import { ask } from './ask.js'
 import { chatBody, type McpTool } from './chat-body.js'
 import { emptyConversation, shownTurns, withBranch, withChange, withTurn } from './conversation.js'
 import type { Attachment, Conversation, ToolResult, Turn } from './conversation.js'
-import {
-  forget,
-  keep,
-  mark,
-  type Marks,
-  parseConversations,
-  readConversation,
-  readHistory,
-} from './saved-conversations.js'
+import { type Marks, parseConversations } from './saved-conversations.js'
+import * as browserStorage from './saved-conversations.js'
 import type { ChatSettings } from './settings/settings.js'
 
 const newId = (): string => {
@@ -50,49 +42,65 @@ const noRoom = 'This browser has no room left'
 const notKept = `${noRoom}: the conversation ends with this page, unless you export it or delete others.`
 const isFull = ({ name }: Error): boolean => name === 'QuotaExceededError'
 
+/** What a chat shows. */
+export interface ChatState {
+  readonly conversation: Conversation
+  readonly others: readonly Conversation[]
+  /** The ids of the answers that are streaming in. */
+  readonly coming: ReadonlySet<string>
+  readonly notice: Notice | undefined
+}
+
+/** How questions are asked. */
+export interface Asking {
+  readonly server: Server
+  /** The settings of each question: one set, or two to compare. */
+  readonly settings: readonly ChatSettings[]
+  /** The names of the models, the default first. */
+  readonly models: readonly string[]
+}
+
+type Storage = Pick<
+  typeof browserStorage,
+  'forget' | 'keep' | 'mark' | 'readConversation' | 'readHistory'
+>
+
 /** The chat: the conversation that is shown, the others, and what can be done with them. */
-export type Chat = ReturnType<typeof useChat>
+export type Chat = ReturnType<ReturnType<typeof createChat>['chat']>
 
 /**
- * The state of the chat.
+ * Makes the state of a chat and what changes it, without anything that draws it.
  *
- * @param settings - the settings of each question: one set, or two to compare
- * @param models - the names of the models, the default first
+ * @param storage - where conversations are kept. Default: this browser
+ * @param frames - asks for a call before the next picture, and takes that back. Default: the browser's
  */
-export function useChat(
-  server: Server,
-  settings: readonly ChatSettings[],
-  models: readonly string[],
+export function createChat(
+  { forget, keep, mark, readConversation, readHistory }: Storage = browserStorage,
+  frames = {
+    ask: (draw: () => void): number => requestAnimationFrame(draw),
+    take: (frame: number): void => cancelAnimationFrame(frame),
+  },
 ) {
-  const [conversation, setConversation] = useState(() => emptyConversation(newId(), Date.now()))
-  const [others, setOthers] = useState<readonly Conversation[]>([])
-  const [coming, setComing] = useState<ReadonlySet<string>>(new Set())
-  const [notice, setNotice] = useState<Notice>()
-  const running = useRef(new Map<string, Running>())
-  /** The conversation that is shown: callbacks of answers that began earlier see its latest state. */
-  const current = useRef(conversation)
-  const stop = (): void => running.current.forEach(({ controller }) => controller.abort())
-  const isBusy = coming.size > 0
-
-  const refresh = async (): Promise<void> => setOthers(await readHistory())
-  useEffect(() => {
-    const look = (): void => void refresh()
-    look()
-    addEventListener('focus', look) // another tab may have changed the list
-    return () => {
-      removeEventListener('focus', look)
-      stop()
-    }
-  }, [])
-
-  const show = (next: Conversation): void => {
-    current.current = next
-    setConversation(next)
+  const newConversation = (): Conversation => emptyConversation(newId(), Date.now())
+  let state: ChatState = {
+    conversation: newConversation(),
+    others: [],
+    coming: new Set(),
+    notice: undefined,
   }
+  let asking: Asking | undefined
+  let onChange: (state: ChatState) => void = () => {}
+  const set = (change: Partial<ChatState>): void => onChange((state = { ...state, ...change }))
+  const running = new Map<string, Running>()
+  const stop = (): void => running.forEach(({ controller }) => controller.abort())
+  const isBusy = (): boolean => state.coming.size > 0
+  const show = (conversation: Conversation): void => set({ conversation })
+  const notify = (notice: Notice | undefined): void => set({ notice })
+  const refresh = async (): Promise<void> => set({ others: await readHistory() })
   const save = async (work: Promise<unknown>): Promise<void> => {
     await work.catch((error: Error) => {
       // Other errors are ignored: a private window may have no database at all.
-      if (isFull(error)) setNotice({ text: notKept })
+      if (isFull(error)) notify({ text: notKept })
     })
     await refresh()
   }
@@ -100,8 +108,8 @@ export function useChat(
   const run = (asked: Conversation, id: string, how: ChatSettings): void => {
     const controller = new AbortController()
     const ended = fill(asked, id, how, controller.signal)
-    running.current.set(id, { of: asked.id, controller, ended })
-    setComing(new Set(running.current.keys()))
+    running.set(id, { of: asked.id, controller, ended })
+    set({ coming: new Set(running.keys()) })
   }
   /** Asks for the answer `id` of a conversation, or for its continuation; shows and stores it. */
   const fill = async (
@@ -112,32 +120,34 @@ export function useChat(
   ): Promise<void> => {
     const turn = asked.turns.find((one) => one.id === id)!
     const before = shownTurns({ ...asked, leaf: turn.content === '' ? turn.parent : id })
-    const isShown = (): boolean => current.current.id === asked.id
+    const isShown = (): boolean => state.conversation.id === asked.id
     let arrived: Partial<Turn> = {}
     let frame = 0
     const showArrived = (): void => {
       frame = 0
-      if (isShown()) show(withChange(current.current, id, arrived))
+      if (isShown()) show(withChange(state.conversation, id, arrived))
     }
     const update = (more: Partial<Turn>): void => {
       arrived = { ...arrived, ...more }
-      frame ||= requestAnimationFrame(showArrived) // many tokens may come between two pictures
+      frame ||= frames.ask(showArrived) // many tokens may come between two pictures
     }
     try {
+      const { server } = asking!
       const tools = how.mcp === 'on' ? await mcpTools(server, signal) : []
       await ask(server, await chatBody(before, how, tools), signal, update, turn)
     } catch (error) {
       update({ problem: signal.aborted ? 'Stopped' : (error as Error).message })
     }
-    cancelAnimationFrame(frame)
+    frames.take(frame)
     showArrived()
-    running.current.delete(id)
-    setComing(new Set(running.current.keys()))
-    await save(keep(isShown() ? current.current : withChange(asked, id, arrived), id))
+    running.delete(id)
+    set({ coming: new Set(running.keys()) })
+    await save(keep(isShown() ? state.conversation : withChange(asked, id, arrived), id))
   }
 
   /** Asks for the answer to the last turn: one, or two beside each other. */
   const answer = (asked: Conversation): void => {
+    const { settings, models } = asking!
     const ids = settings.map(newId)
     const answers = settings.map((how, index): Turn => {
       const model = how.model || models[0]
@@ -156,7 +166,7 @@ export function useChat(
   }
 
   const tell = (turn: Omit<Turn, 'id'>): void => {
-    if (!isBusy) answer(withTurn(current.current, { id: newId(), ...turn }, Date.now()))
+    if (!isBusy()) answer(withTurn(state.conversation, { id: newId(), ...turn }, Date.now()))
   }
   const question = (parent: string | null, content: string, files: readonly Attachment[]): void => {
     if (content.trim() === '' && files.length === 0) return
@@ -165,34 +175,27 @@ export function useChat(
 
   /** Deletes a conversation; an answer to it that streams in is stopped first, as by the stop button. */
   const remove = async ({ id, title }: Conversation): Promise<void> => {
-    const own = [...running.current.values()].filter(({ of }) => of === id)
+    const own = [...running.values()].filter(({ of }) => of === id)
     for (const { controller } of own) controller.abort()
     await Promise.all(own.map(async ({ ended }) => await ended))
     const kept = await readConversation(id)
-    const before = current.current
-    const empty = emptyConversation(newId(), Date.now())
+    const before = state.conversation
+    const empty = newConversation()
     if (before.id === id) show(empty)
     void forget(id).then(refresh)
     if (kept === undefined) return // another tab has deleted it
     const undo = (): void => {
-      setNotice({ text: `“${title}” is back`, redo: () => void remove(kept) })
-      if (current.current === empty) show(before)
+      notify({ text: `“${title}” is back`, redo: () => void remove(kept) })
+      if (state.conversation === empty) show(before)
       void save(keep(kept))
     }
-    setNotice({ text: `“${title}” is deleted`, undo })
+    notify({ text: `“${title}” is deleted`, undo })
   }
 
-  return {
-    conversation,
-    others,
-    /** The ids of the answers that are streaming in. */
-    coming,
-    /** Whether an answer is streaming in, so that nothing else can be asked. */
-    isBusy,
-    notice,
-    dismiss: (): void => setNotice(undefined),
+  const actions = {
+    dismiss: (): void => notify(undefined),
     send: (text: string, files: readonly Attachment[] = []): void =>
-      question(current.current.leaf, text, files),
+      question(state.conversation.leaf, text, files),
     /** Asks an edited question, in a new branch. */
     edit: (turn: Turn, text: string): void => question(turn.parent, text, turn.files ?? []),
     /** Gives the results of a turn's tool calls; given again, they make a new branch. */
@@ -200,29 +203,30 @@ export function useChat(
       tell({ parent: calls, role: 'tool', content: '', results }),
     /** Asks for another answer to the same question, in a new branch. */
     regenerate(turn: Turn): void {
-      if (!isBusy) answer({ ...current.current, leaf: turn.parent })
+      if (!isBusy()) answer({ ...state.conversation, leaf: turn.parent })
     },
     /** Continues an answer that was cut off. */
     goOn(turn: Turn): void {
+      const { settings, models } = asking!
       const [how] = settings
-      if (isBusy || how === undefined) return
+      if (isBusy() || how === undefined) return
       const model = turn.model ?? how.model
-      run(current.current, turn.id, models.includes(model) ? { ...how, model } : how)
+      run(state.conversation, turn.id, models.includes(model) ? { ...how, model } : how)
     },
     stop,
-    show: (branch: Turn): void => show(withBranch(current.current, branch.id)),
+    show: (branch: Turn): void => show(withBranch(state.conversation, branch.id)),
     open(other: Conversation | undefined): void {
       stop()
-      const before = current.current
-      if (other === undefined) show(emptyConversation(newId(), Date.now()))
+      const before = state.conversation
+      if (other === undefined) show(newConversation())
       else {
         void readConversation(other.id).then((kept) => {
-          if (current.current === before) show(kept ?? other)
+          if (state.conversation === before) show(kept ?? other)
         })
       }
     },
     mark(other: Conversation, marks: Marks): void {
-      if (other.id === current.current.id) show({ ...current.current, ...marks })
+      if (other.id === state.conversation.id) show({ ...state.conversation, ...marks })
       void save(mark(other, marks))
     },
     remove,
@@ -243,7 +247,19 @@ export function useChat(
       }
       await refresh()
       const imported = count > 0 && `${count} conversation${count === 1 ? '' : 's'} imported`
-      setNotice({ text: [imported || 'Nothing imported', ...problems].join('; ') })
+      notify({ text: [imported || 'Nothing imported', ...problems].join('; ') })
+    },
+  }
+  return {
+    refresh,
+    stop,
+    /** Calls back with each new state, from now on in place of an earlier listener. */
+    follow: (listener: typeof onChange): void => void (onChange = listener),
+    /** The chat as it is, whose questions are asked in this way from now on. */
+    chat(next: Asking) {
+      asking = next
+      /** Whether an answer is streaming in, so that nothing else can be asked. */
+      return { ...state, isBusy: isBusy(), ...actions }
     },
   }
 }
