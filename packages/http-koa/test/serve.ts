@@ -149,6 +149,18 @@ export async function until(condition: () => boolean | Promise<boolean>): Promis
   }
 }
 
+/** The events of a stream that has ended, checked for their form: those with types are named after them. */
+export function eventsOf(text: string): Record<string, unknown>[] {
+  const parts = text.split('\n\n')
+  if (parts.pop() !== '') throw new Error(`an event is not ended: ${text}`)
+  return parts.map((part) => {
+    const [, name, data = ''] = /^(?:id: .*\n)?(?:event: (.*)\n)?data: (.*)$/.exec(part) ?? []
+    const event = JSON.parse(data) as Record<string, unknown>
+    if (name === event['type']) return event
+    throw new Error(`an event is not what its name says: ${part}`)
+  })
+}
+
 /** Makes a pipe in place of a file; false on Windows, which has none in folders. */
 export const madePipe = (path: string): boolean => spawnSync('mkfifo', [path]).status === 0
 

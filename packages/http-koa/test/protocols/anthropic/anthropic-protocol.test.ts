@@ -2,7 +2,7 @@ import { type FakeBackendOptions, FakeTokenizer, scriptAnswers, testProtocol } f
 import { anthropicProtocol, openAiProtocol } from '@cllm/http-koa'
 import type { Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'
-import { serve } from '../../serve.js'
+import { eventsOf, serve } from '../../serve.js'
 import { serveDirectory } from '../../serve-directory.js'
 
 const tokenizer = new FakeTokenizer()
@@ -130,13 +130,7 @@ async function start(t: Test, backend: FakeBackendOptions = {}) {
   const stream = async (body: object) => {
     const response = await server.post(path, { ...body, stream: true })
     t.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8')
-    const events = (await response.text()).split('\n\n').slice(0, -1)
-    return events.map((event) => {
-      const [, type, data] = /^event: (.*)\ndata: (.*)$/.exec(event) ?? []
-      const json = JSON.parse(data ?? '') as Json
-      t.equal(json['type'], type)
-      return json
-    })
+    return eventsOf(await response.text())
   }
   return { ...server, ask, stream }
 }

@@ -6,7 +6,7 @@ import {
   openAiProtocol,
 } from '@cllm/http-koa'
 import { clientKind, testEach } from '../../each-client.js'
-import { serve, until } from '../../serve.js'
+import { eventsOf, serve, until } from '../../serve.js'
 import { serveDirectory } from '../../serve-directory.js'
 
 type Json = Record<string, unknown>
@@ -112,9 +112,9 @@ testEach('the routes of llama-server', async (t) => {
   const warmed = await ask('/completion', { ...warm, n_predict: 1 })
   t.ok((warmed.json as { timings: { cache_n: number } }).timings.cache_n > 9, 'it was computed')
   const silent = await server.post('/completion', { ...warm, stream: true, return_progress: true })
-  const quiet = (await silent.text()).trimEnd().split('\n\n')
-  t.match(JSON.parse(quiet.at(-1)!.slice(6)), { content: '', stop: true, tokens_predicted: 0 })
-  t.notMatch(quiet.slice(0, -1).join(''), '"tokens_predicted":1')
+  const quiet = eventsOf(await silent.text())
+  t.match(quiet.at(-1), { content: '', stop: true, tokens_predicted: 0 })
+  t.notOk(quiet.slice(0, -1).some((event) => event['tokens_predicted'] === 1))
   const first = { prompt: ' euro', id_slot: 1, logprobs: true }
   t.match((await ask('/completion', first)).json, {
     prompt: '<s> euro',
@@ -176,8 +176,7 @@ testEach('the routes of llama-server', async (t) => {
   )
 
   const response = await server.post('/completion', { prompt: 'euro', stream: true })
-  const events = (await response.text()).trimEnd().split('\n\n')
-  const parsed = events.map((event) => JSON.parse(event.replace('data: ', '')) as Json)
+  const parsed = eventsOf(await response.text())
   t.equal(parsed.map(({ content }) => content).join(''), 'a€ b')
   t.match(parsed.at(-1), { stop: true, stop_type: 'eos', tokens_predicted: 4 })
   t.same(

@@ -3,8 +3,8 @@ import { createServer } from '@cllm/host'
 import { drive } from '@cllm/testing'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { testEach } from '../../each-client.js'
-import { type Served, rawPost, rawRequest, serve, until } from '../../serve.js'
-import { eventsOf, json, script, textOf } from './native-answers.js'
+import { type Served, eventsOf, rawPost, rawRequest, serve, until } from '../../serve.js'
+import { json, script, textOf } from './native-answers.js'
 
 testEach('POST /generate', async (t) => {
   const server = await serve({ backend: { script, stepMs: () => 10 } })

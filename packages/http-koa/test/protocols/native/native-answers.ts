@@ -22,13 +22,6 @@ export async function json(response: Response | Promise<Response>): Promise<Answ
   return (await (await response).json()) as Answer
 }
 
-/** The events of a stream, checked for their form. */
-export function eventsOf(text: string): Record<string, unknown>[] {
-  const parts = text.split('\n\n')
-  if (parts.pop() !== '') throw new Error(`an event is not ended: ${text}`)
-  return parts.map((part) => JSON.parse(part.replace(/^data: /, '')) as Record<string, unknown>)
-}
-
 /** The text of a stream's events together. */
 export const textOf = (events: readonly Record<string, unknown>[]): string =>
   events.map((event) => event.token).join('')

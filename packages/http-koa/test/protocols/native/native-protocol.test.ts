@@ -4,8 +4,8 @@ import { FakeTokenizer, drive, testProtocol } from '@cllm/testing'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { clientKind, testEach } from '../../each-client.js'
 import { serveDirectory } from '../../serve-directory.js'
-import { serve, until, warningsIn } from '../../serve.js'
-import { eventsOf, json, script } from './native-answers.js'
+import { eventsOf, serve, until, warningsIn } from '../../serve.js'
+import { json, script } from './native-answers.js'
 
 const tokenizer = new FakeTokenizer()
 

@@ -11,7 +11,7 @@ import {
 } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'
-import { rawPost, rawRequest, serve, until, warningsIn } from '../../serve.js'
+import { eventsOf, rawPost, rawRequest, serve, until, warningsIn } from '../../serve.js'
 import { serveDirectory } from '../../serve-directory.js'
 import { textLogprobs } from '../../../src/protocols/openai/openai-answer.js'
 
@@ -60,6 +60,7 @@ interface ScoredChoice {
 }
 
 const chat = '/v1/chat/completions'
+const done = 'data: [DONE]\n\n'
 const user = (content: unknown) => ({ messages: [{ role: 'user', content }] })
 
 async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
@@ -82,9 +83,9 @@ async function start(t: Test, options: Parameters<typeof serve>[0] = {}) {
     const headers = { 'Content-Type': 'application/json', 'User-Agent': agent ?? 'test' }
     const response = await server.post(path, { ...body, stream: true }, { headers })
     t.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8')
-    const events = (await response.text()).split('\n\n')
-    t.same(events.splice(-2), ['data: [DONE]', ''])
-    return events.map((event) => JSON.parse(event.replace('data: ', '')) as Json)
+    const text = await response.text()
+    t.ok(text.endsWith(done))
+    return eventsOf(text.slice(0, -done.length))
   }
   return { ...server, ask, stream }
 }

@@ -11,7 +11,7 @@ import {
 import { adminProtocol, hashKey, keyRing, metricsProtocol, openAiProtocol } from '@cllm/http-koa'
 import { drive, FakeTokenizer, scriptAnswers } from '@cllm/testing'
 import t, { type Test } from 'tap'
-import { serve, until } from '../../../serve.js'
+import { eventsOf, serve, until } from '../../../serve.js'
 
 const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
 const answers = '<|im_start|>assistant\n'
@@ -207,7 +207,7 @@ t.test('a response is in its file before a client is told of its end', async (t)
   t.same(order.splice(0), ['written', 'written'])
   const metadata = { a: 'lost' }
   t.match(await make({ input: 'one', metadata }), { store: false, output: said('first') })
-  const stream = await eventsOf(await post(path, { input: 'one', metadata, stream: true }))
+  const stream = await eventsIn(await post(path, { input: 'one', metadata, stream: true }))
   t.match(stream.at(-1), { type: 'response.completed', response: { store: false } })
   t.equal((await ask('GET', `${path}/${id}`)).status, 200)
 })
@@ -280,11 +280,7 @@ t.test('the folder keeps to its limits, and other keys cannot read it', async (t
   t.match(other.warned, [/another key/])
 })
 
-const eventsOf = async (response: Response): Promise<Json[]> =>
-  (await response.text())
-    .trimEnd()
-    .split('\n\n')
-    .map((event) => JSON.parse(event.slice(event.indexOf('data: ') + 6)) as Json)
+const eventsIn = async (response: Response) => eventsOf(await response.text())
 
 t.test('a response is computed in the background, polled and read again', async (t) => {
   const { ask, make, get, time } = await start(t, { stepMs: 10 })
@@ -299,13 +295,13 @@ t.test('a response is computed in the background, polled and read again', async 
   await compute(time, async () => (await ask('GET', at)).json['status'] === 'completed')
   t.match((await ask('GET', at)).json, { output: said('first'), usage: { output_tokens: Number } })
 
-  const events = await eventsOf(await reading)
+  const events = await eventsIn(await reading)
   t.match(events[0], { type: 'response.created', sequence_number: 0 })
   t.match(events.at(-1), { type: 'response.completed', response: { output: said('first') } })
-  const rest = await eventsOf(await get(`${at}?stream=true&starting_after=3`))
+  const rest = await eventsIn(await get(`${at}?stream=true&starting_after=3`))
   t.same(rest, events.slice(4))
   time.advance(10 * 60_000)
-  const late = await eventsOf(await get(`${at}?stream=true&starting_after=3`))
+  const late = await eventsIn(await get(`${at}?stream=true&starting_after=3`))
   t.match(late, [{ type: 'response.completed', response: { id: begun.id } }])
   t.match(await ask('POST', `${at}/cancel`), { json: { status: 'completed' } }, 'it has ended')
   const second = make({ input: 'two', previous_response_id: begun.id })
@@ -395,7 +391,7 @@ t.test('a server computes what another one computed in the background at its end
   t.match(await of(lost), { status: 'completed' }, 'no limit still, whatever the default is')
   t.equal((await client.statistics()).requests.done, 1, 'computed once')
   t.match(await of(lost), { created_at, metadata: { a: 'b' }, output: said('first') })
-  const events = await eventsOf(await get(`${path}/${other.id}?stream=true`))
+  const events = await eventsIn(await get(`${path}/${other.id}?stream=true`))
   t.match(events[0], { type: 'response.created' })
   const response = { output: said('second') }
   t.match(events.at(-1), { type: 'response.completed', response }, 'it named an item')
@@ -458,7 +454,7 @@ t.test(
     t.same(await of(newer), await of(older))
     t.match(await requests(newer), { done: 0, cancelled: 0 })
     const response = { status: 'completed', output: said('first') }
-    t.match(await drive(newer.time, reading.then(eventsOf)), [
+    t.match(await drive(newer.time, reading.then(eventsIn)), [
       { type: 'response.in_progress', sequence_number: 1, response: { output: [] } },
       { type: 'response.completed', sequence_number: 2, response },
     ])
@@ -476,7 +472,7 @@ t.test('what another server computes is cancelled or removed', async (t) => {
   for (const way of ['cancelled', 'removed']) {
     // So long that its end does not come before the other server's word.
     const { older, newer, at, pass, of, requests } = await startTwo(t, 'long')
-    const events = older.get(`${at}?stream=true`).then(eventsOf)
+    const events = older.get(`${at}?stream=true`).then(eventsIn)
     await pass(() => older.time.now() > 9000)
     const isCancel = way === 'cancelled'
     const asked = isCancel ? newer.ask('POST', `${at}/cancel`) : newer.ask('DELETE', at)
@@ -493,8 +489,8 @@ t.test('what another server computes is cancelled or removed', async (t) => {
 
 t.test('a server takes over from one that shows no life, which then leaves it', async (t) => {
   const { older, newer, at, pass, of, requests } = await startTwo(t)
-  const left = older.get(`${at}?stream=true`).then(eventsOf)
-  const reading = newer.get(`${at}?stream=true`).then(eventsOf)
+  const left = older.get(`${at}?stream=true`).then(eventsIn)
+  const reading = newer.get(`${at}?stream=true`).then(eventsIn)
   t.match(await of(newer), { status: 'in_progress' })
   const running = async () => (await newer.client.statistics()).running === 1
   await pass(running, [newer])
@@ -524,7 +520,7 @@ t.test('a reader of what another server takes over waits until that can', async 
       newer.time.advance(100)
       return isDone()
     })
-  const reading = newer.get(`${path}/${begun.id}?stream=true`).then(eventsOf)
+  const reading = newer.get(`${path}/${begun.id}?stream=true`).then(eventsIn)
   await pass(() => refuse !== undefined)
   const since = newer.time.now()
   await pass(() => newer.time.now() > since + 10_000)

@@ -7,7 +7,7 @@ import {
   toMessages,
 } from '../../../../src/protocols/openai/responses/response-items.js'
 import { testEach } from '../../../each-client.js'
-import { serve } from '../../../serve.js'
+import { eventsOf, serve } from '../../../serve.js'
 
 const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
 const answers = '<|im_start|>assistant\n'
@@ -44,13 +44,7 @@ async function start(t: Test, backend: object = {}) {
   }
   const stream = async (body: object) => {
     const response = await server.post(path, { ...body, stream: true })
-    const events = (await response.text()).trimEnd().split('\n\n')
-    return events.map((event) => {
-      const [, name, data] = /^event: (.*)\ndata: (.*)$/.exec(event)!
-      const json = JSON.parse(data!) as Json
-      t.equal(json['type'], name)
-      return json
-    })
+    return eventsOf(await response.text())
   }
   return { ...server, ask, stream }
 }
