@@ -19,7 +19,7 @@ function made() {
   const clock = new SimulatedClock()
   const began = clock.now()
   const told: string[] = []
-  const sleep = { sleptMs: 0 }
+  const sleep = { sleptMs: 1000 } // before any of them waited
   const tell = (what: string) => void told.push(`${clock.now() - began} ${what}`)
   const waiting: Waiting<Named> = new Waiting<Named>(clock, {
     onTurn(one) {
@@ -58,7 +58,7 @@ t.test('what waits too long ends: for its limit, or for its patience', async (t)
   waiting.delete(left)
   await runUntilIdle(clock, began + 300)
   t.same(told, ['50 late limited', '250 late held'], 'a router that holds it takes no patience')
-  sleep.sleptMs = 500
+  sleep.sleptMs += 500
   await runUntilIdle(clock, began + 2000)
   t.same(told.slice(2), ['900 impatient patient'], 'nobody could come while the process slept')
 })

@@ -1,4 +1,10 @@
-import { type BatchItem, createEngine, PluginRegistry, SimulatedClock } from '@cllm/core'
+import {
+  type BatchItem,
+  createEngine,
+  PluginRegistry,
+  silentLogger,
+  SimulatedClock,
+} from '@cllm/core'
 import { LocalEngineClient } from '@cllm/host'
 import { drive, FakeBackend, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
@@ -196,6 +202,21 @@ t.test('a proposer that fails guesses nothing and harms nobody', async (t) => {
   await ask()
   t.match(errors, [{ message: 'the proposer failed' }])
   t.equal(errors.length, 1, 'it is logged once')
+})
+
+t.test('a model that cannot verify drafts has none, and a wish for some is answered', async (t) => {
+  for (const [speculative, expected] of [
+    ['off', []],
+    ['auto', []],
+    ['ngram', [/cannot verify drafts/]],
+  ] as const) {
+    const warnings: string[] = []
+    const logger = { ...silentLogger, warn: (_: object, text: string) => void warnings.push(text) }
+    const backend = new FakeBackend({ keepMultipleOf: 8 })
+    createEngine({ backend, policy: firstComeFirstServed, logger, options: { speculative } })
+    t.match(warnings, expected, speculative)
+    t.equal(warnings.length, expected.length)
+  }
 })
 
 t.test('a proposer that there is not is refused with the names of those that are', async (t) => {
