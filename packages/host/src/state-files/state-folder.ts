@@ -22,6 +22,8 @@ const mostReadMs = 60_000
 /** Bytes for each of which a file's time limit grows by a millisecond. */
 const leastReadRate = 50_000
 
+/** A folder of more files is not listed for each write, which would take long, but after so many milliseconds. */
+const [manyFiles, countedMs] = [256, 10_000]
 /** Milliseconds until the same warning is logged again. */
 const quietMs = 60_000
 /** Most different warnings that are remembered. */
@@ -57,6 +59,8 @@ export class StateFolder implements SharedStateFiles {
   readonly #writer: StateThread
   /** Calls that exceeded their time limit and still run. */
   readonly #late = new Set<Promise<unknown>>()
+  /** The bytes of many files when they were last listed, with those written since, and until when that counts. */
+  #counted = { bytes: 0, until: -Infinity }
   /** When each warning was last logged. */
   readonly #said = new Map<string, number>()
 
@@ -140,15 +144,26 @@ export class StateFolder implements SharedStateFiles {
       const most = this.limitBytes
       if (byteLength > most) throw new Error(`expected ${most} bytes at most, got ${byteLength}`)
       const limits = this.#limits(byteLength)
-      const { bytes, removed } = await this.#writer.run('clean', limits)
-      const gone = [...removed]
+      const clean = async (to = most) =>
+        await this.#writer.run('clean', { ...limits, limitBytes: to })
+      const gone: string[] = []
+      const isCounted = this.clock.now() < this.#counted.until
+      if (!isCounted || this.#counted.bytes + byteLength > most) {
+        const { names, bytes, removed } = await clean()
+        gone.push(...removed)
+        const isLarge = names.length > manyFiles
+        this.#counted = { bytes, until: isLarge ? this.clock.now() + countedMs : -Infinity }
+      }
+      this.#counted.bytes += byteLength
       try {
         await writing(gone)
       } catch (error) {
         // A full disk is a limit of a cache, too: the least recently used files are removed for the new one.
         const mayGo = this.options.isKept !== true && codeOf(error) === 'ENOSPC'
-        if (!mayGo || bytes < byteLength) throw error
-        const more = await this.#writer.run('clean', { ...limits, limitBytes: bytes })
+        if (!mayGo) throw error
+        const { bytes: all } = await clean()
+        if (all < byteLength) throw error
+        const more = await clean(all)
         gone.push(...more.removed)
         this.#warn('those longest unused are removed', 'the disk is full')
         await writing(gone)

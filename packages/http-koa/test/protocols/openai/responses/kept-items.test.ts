@@ -1,3 +1,5 @@
+import { existsSync, readdirSync, utimesSync } from 'node:fs'
+import { join } from 'node:path'
 import {
   type FoundState,
   type Logger,
@@ -51,6 +53,36 @@ function memoryFiles(before: (scope: string) => Promise<void> | void = () => {})
 const response = (id: string, status: string) => ({
   object: { id, object: 'response' as const, status, previous_response_id: null, output: [] },
   items: [],
+})
+
+t.test('what is written slowly for one key holds up no other', async (t) => {
+  let proceed = () => {}
+  const slow = new Promise<void>((resolve) => (proceed = resolve))
+  const { files, written } = memoryFiles((scope) => (scope.includes('slow') ? slow : undefined))
+  const items = new KeptItems(files)
+  const first = items.put('slow', response('one', 'completed'))
+  t.equal(await items.put('own', response('one', 'completed')), true)
+  t.equal(written.size, 1)
+  proceed()
+  t.equal(await first, true)
+})
+
+t.test('a folder of many responses is not listed for each', async (t) => {
+  const names = Array.from({ length: 300 }, (_, nth) => `${String(nth).padStart(40, '0')}.state`)
+  const folder = t.testdir(Object.fromEntries(names.map((name) => [name, 'another'])))
+  const clock = new SimulatedClock(1e12)
+  const options = { folder, limitBytes: 1e6, maxAgeMs: 3_600_000 }
+  const items = new KeptItems(new StateFolder(options, clock, silentLogger))
+  const put = async (id: string) => await items.put('own', response(id, 'completed'))
+  t.equal(await put('one'), true)
+  const old = join(folder, names[0]!)
+  utimesSync(old, 1, 1)
+  t.equal(await put('two'), true)
+  t.ok(existsSync(old))
+  clock.advance(10_000)
+  t.equal(await put('three'), true)
+  t.notOk(existsSync(old), 'what is too old still goes')
+  t.equal(readdirSync(folder).length, 302)
 })
 
 t.test('the latest items are known by their ids, to their owner', async (t) => {
