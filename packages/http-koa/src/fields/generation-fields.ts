@@ -1,5 +1,6 @@
 import type { AdapterChoice, samplingFields, SamplingNumber } from '@cllm/core'
-import { CllmError, samplingRows } from '@cllm/core'
+import type { EngineInfo, GenerateRequest } from '@cllm/core'
+import { CllmError, defaultSampling, samplingRows } from '@cllm/core'
 import { z } from 'zod'
 import type { RequestSettings } from '../request/build-request.js'
 import { expectedField, unsupported } from '../request/refusals.js'
@@ -97,7 +98,7 @@ export function samplingSettings(fields: object): Omit<RequestSettings, 'logitBi
 }
 
 /** The parameters in llama-server's names, as its API shows them. */
-export function samplingEcho(sampling: Readonly<Record<SamplingNumber, number>>) {
+function samplingEcho(sampling: Readonly<Record<SamplingNumber, number>>) {
   const shown = samplingRows.map(([name, { wire, llama = wire, below }]) => {
     const value = sampling[name]
     const isBelow = echoesBelow.has(name) && value === below?.means
@@ -123,7 +124,7 @@ const steps: readonly (readonly [name: string, ...others: string[]])[] = [
 ]
 
 /** The names of the steps, in their order. */
-export const samplerSteps: readonly string[] = steps.map(([name]) => name)
+const samplerSteps: readonly string[] = steps.map(([name]) => name)
 
 // llama.cpp no longer has the last one, but some clients still name it
 const ignored = new Set(['infill', 'i', 'adaptive_p', 'a', 'tfs_z'])
@@ -237,3 +238,52 @@ export function commonSettings(fields: CommonFields): RequestSettings {
 export const slotField = integer(-1, largest)
   .transform((id) => (id < 0 ? undefined : id))
   .optional()
+
+/** The settings of a request in llama-server's names; settings that this server does not have are off. */
+export function generationSettings(request: Partial<GenerateRequest>, info?: EngineInfo) {
+  const recommended = info?.model.sampling
+  const { contextShift, fallbackSampling, sampling: given, maxTokens = largest } = request
+  const sampling = { ...defaultSampling, ...fallbackSampling, ...recommended, ...given }
+  const most = maxTokens === largest ? -1 : maxTokens
+  // a model may have further end tokens
+  const eos = info?.model.details?.eosTokenId
+  const ends = sampling.ignoreEos && eos !== undefined ? [eos] : []
+  const { constraint } = sampling
+  return {
+    n_predict: most,
+    max_tokens: most,
+    seed: sampling.seed ?? 4_294_967_295,
+    ...samplingEcho(sampling),
+    dry_sequence_breakers: sampling.drySequenceBreakers,
+    adaptive_target: -1,
+    adaptive_decay: 0,
+    stop: request.stop ?? [],
+    n_keep: (contextShift || {}).keep ?? 0,
+    n_discard: 0,
+    ignore_eos: sampling.ignoreEos,
+    stream: true,
+    // null means −Infinity, for end tokens
+    logit_bias: [
+      ...ends.map((token) => ({ token, bias: null })),
+      ...sampling.logitBias.map(([token, bias]) => ({ token, bias })),
+    ],
+    n_probs: request.logprobs ?? request.drawLogprobs ?? 0,
+    grammar: constraint?.type === 'gbnf' ? constraint.grammar : '',
+    grammar_lazy: constraint?.type === 'triggered-json',
+    grammar_triggers: [],
+    preserved_tokens: [],
+    chat_format: 'Content-only',
+    reasoning_format: 'deepseek',
+    reasoning_in_content: false,
+    generation_prompt: '',
+    samplers: samplerSteps,
+    'speculative.types': 'none',
+    timings_per_token: false,
+    post_sampling_probs: request.drawLogprobs !== undefined,
+    backend_sampling: false,
+    lora: (request.adapters ?? []).map(({ adapter, scale = null }) => ({
+      [typeof adapter === 'number' ? 'id' : 'name']: adapter,
+      scale,
+    })),
+  }
+}

@@ -1,4 +1,4 @@
-import type { Clock, PromptProgress } from '@cllm/core'
+import type { Clock, GenerateRequest, LikelyToken, PromptProgress, TokenLogprobs } from '@cllm/core'
 import type { EndEvent } from './generation.js'
 
 /** An answer whose tokens are counted; reasoning tokens are only reported for chats. */
@@ -113,4 +113,29 @@ export class StreamTimings {
     const promptMs = this.#first - this.#started
     return figures([this.promptTokens, this.#cached, promptMs], [this.#count, now - this.#first])
   }
+}
+
+/** The log probability of a single token. */
+export const logprobOf = ({ text: token, bytes, logprob }: LikelyToken) => ({
+  token,
+  logprob,
+  bytes,
+})
+
+/** The log probability of a token in the form of the Responses API. */
+export const responseLogprob = (token: TokenLogprobs): object => ({
+  ...logprobOf(token),
+  top_logprobs: token.top.map(logprobOf),
+})
+
+/** The log probability of a token, by the model or by the draw, in llama-server's form. */
+export function likelihoodOf(token: TokenLogprobs, { drawLogprobs }: GenerateRequest): object {
+  const isDrawn = drawLogprobs !== undefined
+  const one = ({ token: id, text, bytes, logprob }: LikelyToken) => ({
+    id,
+    token: text,
+    bytes,
+    ...(isDrawn ? { prob: Math.exp(logprob) } : { logprob }),
+  })
+  return { ...one(token), [isDrawn ? 'top_probs' : 'top_logprobs']: token.top.map(one) }
 }

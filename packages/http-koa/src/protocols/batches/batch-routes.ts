@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { expectedField, refusing } from '../../request/refusals.js'
+import { refusing } from '../../request/refusals.js'
 import { requestScope } from '../../security/authenticate.js'
 import type { BatchRunner } from './batch-runner.js'
 import type { BatchKind, BatchStore } from './batch-store.js'
@@ -9,7 +9,7 @@ import { get, post } from '../../routes/route.js'
 import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/route.js'
 import { integer } from '../../fields/fields.js'
 import { messagesEndpoint } from './batch-lines.js'
-import { secondsNow } from '../openai/openai-answer.js'
+import { pageOf, secondsNow } from '../openai/openai-answer.js'
 
 /** The context of the handlers of files and batches. */
 export interface BatchesContext {
@@ -39,45 +39,6 @@ export async function find<K extends BatchKind>(store: BatchStore, kind: K, id: 
   if (kept !== undefined && maySee(kept)) return kept
   const message = `There is no ${kind === 'files' ? 'file' : 'batch'} "${id.slice(0, 64)}"`
   throw new CllmError('not_found', message, { details: { id } })
-}
-
-/**
- * The index in a list of the element with an id.
- *
- * @param field - the field that contained the id
- * @throws `invalid_request` if there is none
- */
-export function placeOf(
-  all: readonly { readonly id: string }[],
-  id: string,
-  field: string,
-  shown = id,
-): number {
-  const index = all.findIndex((one) => one.id === id)
-  if (index !== -1) return index
-  throw expectedField(field, `an id of this list, got "${shown.slice(0, 64)}"`)
-}
-
-/** A part of a list, in Anthropic's and OpenAI's common format. */
-export const partOf = <T extends { readonly id: string }>(
-  data: readonly T[],
-  has_more: boolean,
-) => ({ data, has_more, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null })
-
-/**
- * A page of a list in OpenAI's format.
- *
- * @throws `invalid_request` if nothing has the id `after`: a client that got the first page again would never end
- */
-export function pageOf<T extends { readonly id: string }>(
-  all: readonly T[],
-  { after, limit }: { readonly after?: string | undefined; readonly limit: number },
-) {
-  const from = after === undefined ? 0 : placeOf(all, after, 'after') + 1
-  return {
-    object: 'list',
-    ...partOf(all.slice(from, from + limit), from + limit < all.length),
-  }
 }
 
 const windowSeconds = 24 * 60 * 60

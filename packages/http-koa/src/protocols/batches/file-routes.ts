@@ -7,7 +7,8 @@ import { integer } from '../../fields/fields.js'
 import { unsupported } from '../../request/refusals.js'
 import { isAnthropic } from '../../request/generation.js'
 import { type BatchObject, type FileObject, isUnderWay, newFile, timeOf } from './batch-objects.js'
-import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batch-routes.js'
+import { askingOwner, type BatchesContext, find, maySee } from './batch-routes.js'
+import { pageOf } from '../openai/openai-answer.js'
 import { rethrow } from './batch-store.js'
 
 const querySchema = z.object({

@@ -1,5 +1,4 @@
-import { defaultSampling } from '@cllm/core'
-import type { EngineClient, GenerateRequest, CllmError, EngineInfo } from '@cllm/core'
+import type { EngineClient, GenerateRequest, CllmError } from '@cllm/core'
 import { z } from 'zod'
 import {
   anyStop,
@@ -16,8 +15,6 @@ import {
   llamaFields,
   samplersField,
   slotField,
-  samplerSteps,
-  samplingEcho,
 } from '../../fields/generation-fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import {
@@ -142,54 +139,5 @@ export function llamaServerErrorBody(error: CllmError): z.output<typeof llamaSer
       type: types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error'),
       ...tooLong(error),
     },
-  }
-}
-
-/** The settings of a request in llama-server's names; settings that this server does not have are off. */
-export function generationSettings(request: Partial<GenerateRequest>, info?: EngineInfo) {
-  const recommended = info?.model.sampling
-  const { contextShift, fallbackSampling, sampling: given, maxTokens = largest } = request
-  const sampling = { ...defaultSampling, ...fallbackSampling, ...recommended, ...given }
-  const most = maxTokens === largest ? -1 : maxTokens
-  // a model may have further end tokens
-  const eos = info?.model.details?.eosTokenId
-  const ends = sampling.ignoreEos && eos !== undefined ? [eos] : []
-  const { constraint } = sampling
-  return {
-    n_predict: most,
-    max_tokens: most,
-    seed: sampling.seed ?? 4_294_967_295,
-    ...samplingEcho(sampling),
-    dry_sequence_breakers: sampling.drySequenceBreakers,
-    adaptive_target: -1,
-    adaptive_decay: 0,
-    stop: request.stop ?? [],
-    n_keep: (contextShift || {}).keep ?? 0,
-    n_discard: 0,
-    ignore_eos: sampling.ignoreEos,
-    stream: true,
-    // null means −Infinity, for end tokens
-    logit_bias: [
-      ...ends.map((token) => ({ token, bias: null })),
-      ...sampling.logitBias.map(([token, bias]) => ({ token, bias })),
-    ],
-    n_probs: request.logprobs ?? request.drawLogprobs ?? 0,
-    grammar: constraint?.type === 'gbnf' ? constraint.grammar : '',
-    grammar_lazy: constraint?.type === 'triggered-json',
-    grammar_triggers: [],
-    preserved_tokens: [],
-    chat_format: 'Content-only',
-    reasoning_format: 'deepseek',
-    reasoning_in_content: false,
-    generation_prompt: '',
-    samplers: samplerSteps,
-    'speculative.types': 'none',
-    timings_per_token: false,
-    post_sampling_probs: request.drawLogprobs !== undefined,
-    backend_sampling: false,
-    lora: (request.adapters ?? []).map(({ adapter, scale = null }) => ({
-      [typeof adapter === 'number' ? 'id' : 'name']: adapter,
-      scale,
-    })),
   }
 }

@@ -1,10 +1,4 @@
-import type {
-  EngineClient,
-  EngineInfo,
-  GenerateRequest,
-  LikelyToken,
-  TokenLogprobs,
-} from '@cllm/core'
+import type { EngineClient, EngineInfo, GenerateRequest, TokenLogprobs } from '@cllm/core'
 import {
   collect,
   mergeGenerations,
@@ -12,9 +6,10 @@ import {
   startGenerations,
 } from '../../request/generation.js'
 import type { EndEvent, Generation, MergedEvent } from '../../request/generation.js'
+import { generationSettings } from '../../fields/generation-fields.js'
 import { promptTextWithBos } from '../../request/prompt-text.js'
 import { expectedField } from '../../request/refusals.js'
-import { StreamTimings, timingsOf } from '../../request/usage.js'
+import { likelihoodOf, StreamTimings, timingsOf } from '../../request/usage.js'
 import { encoded, eventStream } from '../../routes/route.js'
 import type { Answer, Call, CallOf, Encoder } from '../../routes/route.js'
 import {
@@ -24,7 +19,6 @@ import {
   type LlamaServerContext,
   mostTokens,
   toCompletionRequests,
-  generationSettings,
   llamaServerErrorBody,
 } from './completion-request.js'
 
@@ -171,18 +165,6 @@ function pickFields(answer: object, { response_fields: names = [] }: CompletionF
     return [[field, value] as const]
   })
   return Object.fromEntries(picked)
-}
-
-/** The log probability of a token, by the model or by the draw, in llama-server's form. */
-export function likelihoodOf(token: TokenLogprobs, { drawLogprobs }: GenerateRequest): object {
-  const isDrawn = drawLogprobs !== undefined
-  const one = ({ token: id, text, bytes, logprob }: LikelyToken) => ({
-    id,
-    token: text,
-    bytes,
-    ...(isDrawn ? { prob: Math.exp(logprob) } : { logprob }),
-  })
-  return { ...one(token), [isDrawn ? 'top_probs' : 'top_logprobs']: token.top.map(one) }
 }
 
 /** The log probabilities of an answer's tokens. */

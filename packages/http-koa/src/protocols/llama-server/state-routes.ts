@@ -13,10 +13,10 @@ import {
   peekInfo,
 } from '../../engines/model-queries.js'
 import { mayChangeServer } from '../../security/authenticate.js'
-import { adapterChoices } from '../../fields/generation-fields.js'
+import { adapterChoices, generationSettings } from '../../fields/generation-fields.js'
 import { parseFields } from '../../fields/fields.js'
 import { mediaMarker } from '../../fields/mixed-prompts.js'
-import { generationSettings, type LlamaServerContext } from './completion-request.js'
+import type { LlamaServerContext } from './completion-request.js'
 
 /** `GET /health`, `GET /v1/health`; 503 when no engine answers. */
 async function health(call: Call): Promise<Answer> {

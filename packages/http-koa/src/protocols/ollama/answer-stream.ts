@@ -21,7 +21,7 @@ import {
 } from './ollama-shared.js'
 import type { OllamaContext, SharedFields } from './ollama-shared.js'
 import { mayChangeServer } from '../../security/authenticate.js'
-import { responseLogprob } from '../openai/openai-answer.js'
+import { responseLogprob } from '../../request/usage.js'
 
 /** How a route writes an answer as JSON. */
 export interface AnswerWords {

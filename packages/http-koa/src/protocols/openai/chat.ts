@@ -5,11 +5,10 @@ import { mergeGenerations, startGenerations } from '../../request/generation.js'
 import type { EndEvent, Generation, MergedEvent } from '../../request/generation.js'
 import { startThinking } from '../../request/limit-thinking.js'
 import { countPrompt, promptTextWithBos } from '../../request/prompt-text.js'
-import { timingsOf, usageOf, StreamTimings } from '../../request/usage.js'
+import { likelihoodOf, timingsOf, usageOf, StreamTimings } from '../../request/usage.js'
 import { encoded, eventStream } from '../../routes/route.js'
 import type { Answer, CallOf, Call, Encoder } from '../../routes/route.js'
-import { likelihoodOf } from '../llama-server/completion.js'
-import { generationSettings } from '../llama-server/completion-request.js'
+import { generationSettings } from '../../fields/generation-fields.js'
 import {
   type OpenAiContext,
   openAiDefaults,

@@ -2,8 +2,7 @@ import { type AdaptedModel, defined, type EngineInfo } from '@cllm/core'
 import type { Answer, Call } from '../../routes/route.js'
 import { peekInfo } from '../../engines/model-queries.js'
 import { isAnthropic } from '../../request/generation.js'
-import { partOf } from '../batches/batch-routes.js'
-import type { OpenAiContext } from './openai-answer.js'
+import { type OpenAiContext, partOf } from './openai-answer.js'
 
 /** `GET /v1/models`, in Anthropic's form for its clients. */
 export async function listModels(call: Call, openAi: OpenAiContext): Promise<Answer> {

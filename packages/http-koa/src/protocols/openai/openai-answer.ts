@@ -4,12 +4,13 @@ import type { Call } from '../../routes/route.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
 import type { McpServers } from '../mcp/mcp-servers.js'
 import type { EndEvent } from '../../request/generation.js'
+import { expectedField } from '../../request/refusals.js'
 import { timingsOf } from '../../request/usage.js'
 import { type FunctionsByName, customInput } from './openai-tools.js'
 import type { KeptItems } from './responses/kept-items.js'
 import type { RecentItems } from './responses/response-items.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
-import type { CllmError, LikelyToken, PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
+import type { CllmError, PromptTokenLogprobs } from '@cllm/core'
 import { z } from 'zod'
 import {
   errorField,
@@ -140,19 +141,6 @@ const types: Readonly<Record<number, string>> = {
 /** The format of OpenAI's errors. */
 export const openAiErrors = errorsElsewhere('openai-error', openAiErrorSchema, openAiErrorBody)
 
-/** The log probability of a single token. */
-export const logprobOf = ({ text: token, bytes, logprob }: LikelyToken) => ({
-  token,
-  logprob,
-  bytes,
-})
-
-/** The log probability of a token in the form of the Responses API. */
-export const responseLogprob = (token: TokenLogprobs): object => ({
-  ...logprobOf(token),
-  top_logprobs: token.top.map(logprobOf),
-})
-
 /**
  * Log probabilities in the form of text completions.
  *
@@ -177,5 +165,44 @@ export function textLogprobs(
           Object.fromEntries(top.toReversed().map(({ text, logprob }) => [text, logprob])),
     ),
     text_offset,
+  }
+}
+
+/**
+ * The index in a list of the element with an id.
+ *
+ * @param field - the field that contained the id
+ * @throws `invalid_request` if there is none
+ */
+export function placeOf(
+  all: readonly { readonly id: string }[],
+  id: string,
+  field: string,
+  shown = id,
+): number {
+  const index = all.findIndex((one) => one.id === id)
+  if (index !== -1) return index
+  throw expectedField(field, `an id of this list, got "${shown.slice(0, 64)}"`)
+}
+
+/** A part of a list, in Anthropic's and OpenAI's common format. */
+export const partOf = <T extends { readonly id: string }>(
+  data: readonly T[],
+  has_more: boolean,
+) => ({ data, has_more, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null })
+
+/**
+ * A page of a list in OpenAI's format.
+ *
+ * @throws `invalid_request` if nothing has the id `after`: a client that got the first page again would never end
+ */
+export function pageOf<T extends { readonly id: string }>(
+  all: readonly T[],
+  { after, limit }: { readonly after?: string | undefined; readonly limit: number },
+) {
+  const from = after === undefined ? 0 : placeOf(all, after, 'after') + 1
+  return {
+    object: 'list',
+    ...partOf(all.slice(from, from + limit), from + limit < all.length),
   }
 }

@@ -8,10 +8,10 @@ import { integer, largest, number } from '../../fields/fields.js'
 import { requestFor } from '../../request/build-request.js'
 import { type EndEvent, type GenerationEvent, startGeneration } from '../../request/generation.js'
 import { noMedia, unsupported } from '../../request/refusals.js'
-import { sum } from '../../request/usage.js'
+import { logprobOf, sum } from '../../request/usage.js'
 import { encoded, eventStream, Reply } from '../../routes/route.js'
 import type { Answer, Call, Encoder } from '../../routes/route.js'
-import { type OpenAiContext, openAiErrorBody, logprobOf } from './openai-answer.js'
+import { type OpenAiContext, openAiErrorBody } from './openai-answer.js'
 import { deflateSync } from 'node:zlib'
 
 /** The most bytes of a file with its form, as in OpenAI's API. */

@@ -2,7 +2,8 @@ import { defined, type TokenLogprobs } from '@cllm/core'
 import type { Call, CallOf } from '../../../routes/route.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { type JsonObject, parsedJson } from '../../../fields/fields.js'
-import { secondsNow, responseLogprob } from '../openai-answer.js'
+import { responseLogprob } from '../../../request/usage.js'
+import { secondsNow } from '../openai-answer.js'
 import type { responsesSchema } from './responses-request.js'
 
 /** The kinds of items in an answer: the event type that carries an item's text or arguments, and the prefix of its id. */
