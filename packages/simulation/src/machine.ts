@@ -1,4 +1,4 @@
-import { chunkWork, passesOf, type Share, slotGaps } from '@cllm/core'
+import { chunkWork, gapMs, passesOf, type Share, slotGaps } from '@cllm/core'
 
 export { passesOf, type Share }
 
@@ -60,9 +60,6 @@ export interface PassCosts {
   readonly loop: { readonly base: number; readonly each: number }
 }
 
-/** A free slot between two used ones splits a pass: it counts as this share of a further pass. */
-const holeShare = 0.1
-
 /** Makes a machine from fitted costs. */
 export function passMachine(
   costs: PassCosts,
@@ -87,8 +84,8 @@ export function passMachine(
     },
     copyMs: (tokens) => copy.base + copy.each * tokens,
     layoutMs: (slots) =>
-      slotGaps(slots).reduce((sum, { length }) => {
-        return sum + Math.min((1 + holeShare * length) * decode.base, length * decode.each)
+      slotGaps(slots).reduce((sum, gap) => {
+        return sum + gapMs(gap, decode.base, gap.length * decode.each)
       }, 0),
   }
 }

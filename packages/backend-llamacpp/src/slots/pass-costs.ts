@@ -1,4 +1,12 @@
-import { type BatchItem, chunkWork, LinearFit, passesOf, slotGaps, type SlotId } from '@cllm/core'
+import {
+  type BatchItem,
+  chunkWork,
+  gapMs,
+  LinearFit,
+  passesOf,
+  slotGaps,
+  type SlotId,
+} from '@cllm/core'
 import { z } from 'zod'
 import type { SlotCells } from './slot-cells.js'
 
@@ -91,12 +99,6 @@ export class PassCosts {
 }
 
 /**
- * The cost, as a share of a pass, of each free slot between two runs of ids that cannot be filled. More free slots mean
- * that more sequences must come before the runs are joined.
- */
-const holeShare = 0.1
-
-/**
  * The cost of gaps between slots. llama.cpp only puts sequences with consecutive ids into one pass over the weights, so
  * every further run of ids is another pass, unless the idle slots between the runs compute a token, too, which is
  * removed again. The costs learned from decodes tell which of the two is cheaper.
@@ -117,10 +119,8 @@ export class SlotLayout {
   /** Milliseconds that a step takes longer because of gaps between these slots. */
   lostMs(used: readonly SlotId[]): number {
     if (!this.costs.hasLearned('decode')) return 0
-    return slotGaps(used).reduce((sum, gap) => {
-      const apart = (1 + holeShare * gap.length) * this.costs.decode.pass
-      return sum + Math.min(apart, this.#fillMs(gap))
-    }, 0)
+    const { pass } = this.costs.decode
+    return slotGaps(used).reduce((sum, gap) => sum + gapMs(gap, pass, this.#fillMs(gap)), 0)
   }
 
   #fillMs(gap: readonly SlotId[]): number {

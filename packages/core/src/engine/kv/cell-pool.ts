@@ -75,6 +75,16 @@ export function slotGaps(slots: readonly SlotId[]): SlotId[][] {
   return gaps
 }
 
+/** The cost, as a share of a pass, of each free slot of a gap: more of them must be taken before the gap is closed. */
+const holeShare = 0.1
+
+/**
+ * Milliseconds that a step takes longer because of a gap between slots: a further pass over the weights, or computing a
+ * token along in each of its slots.
+ */
+export const gapMs = ({ length }: readonly SlotId[], passMs: number, fillMs: number): number =>
+  Math.min((1 + holeShare * length) * passMs, fillMs)
+
 /** A sequence's share of a step: its slot, the tokens to compute, and the tokens in the slot before. */
 export interface Share {
   readonly slot: number
