@@ -1,11 +1,6 @@
 import { canonicalJson, type Conjunction, type Place } from './schema-document.js'
 import type { Bound, Bounds } from '../rules/decimals.js'
-import {
-  impliedProperties,
-  type SchemaObject,
-  type TypeName,
-  type ValueType,
-} from './schema-keywords.js'
+import { impliedProperties, type SchemaObject, type ValueType } from './schema-keywords.js'
 
 /** All types, in the order in which they are tried. */
 export const valueTypes: readonly ValueType[] = [
@@ -89,13 +84,10 @@ function merged(places: Conjunction): Facts {
     schemas.map((schema) => schema[key]).filter((value) => value !== undefined) as NonNullable<
       SchemaObject[Key]
     >[]
-  const types = present('type')
-  const named = types.map((list) => new Set(list.map((type) => valueType(type))))
   return {
     places,
-    types:
-      named.length === 0 ? undefined : valueTypes.filter((type) => named.every((s) => s.has(type))),
-    isInteger: types.some((list) => list.includes('integer') && !list.includes('number')),
+    types: typesOf(places),
+    isInteger: present('type').some((list) => list.includes('integer') && !list.includes('number')),
     values: valuesOf(places),
     minimum: strictest(present('minimum'), present('exclusiveMinimum'), 1),
     maximum: strictest(present('maximum'), present('exclusiveMaximum'), -1),
@@ -115,14 +107,20 @@ function merged(places: Conjunction): Facts {
   }
 }
 
+/** The types that all of these schemas allow; undefined if none names types. */
+export function typesOf(places: Conjunction): readonly ValueType[] | undefined {
+  const named = schemasOf(places).flatMap(({ type }) => (type === undefined ? [] : [type]))
+  const lists = named.map((list) => list.map((one) => (one === 'integer' ? 'number' : one)))
+  if (lists.length === 0) return undefined
+  return valueTypes.filter((type) => lists.every((list) => list.includes(type)))
+}
+
 /** The type of a JSON value. */
 export function typeOf(value: unknown): ValueType {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'array'
   return typeof value as ValueType
 }
-
-const valueType = (type: TypeName): ValueType => (type === 'integer' ? 'number' : type)
 
 function valuesOf(places: Conjunction): ReadonlyMap<string, unknown> | undefined {
   let common: Map<string, unknown> | undefined

@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core/errors'
 import { refusedSchema } from '../refuse.js'
 import { areDisjoint, areTold, missingName } from './disjoint.js'
-import { memberOf } from './facts.js'
+import { memberOf, typesOf } from './facts.js'
 import { accepts } from './is-valid.js'
 import { lacking, negationsOf, withUnevaluated } from './implied-schemas.js'
 import type { Conjunction, Place } from './schema-document.js'
@@ -231,13 +231,4 @@ function isPossible(way: Conjunction): boolean {
 /** Leaves out the ways whose schemas have types that exclude each other. */
 const possible = (ways: Ways): Ways => ways.filter((way) => hasType(way))
 
-function hasType(way: Conjunction): boolean {
-  let left: readonly string[] | undefined
-  for (const { schema } of way) {
-    const { type } = schema as SchemaObject
-    if (type === undefined) continue
-    const named = type.flatMap((one) => (one === 'integer' ? ['integer', 'number'] : [one]))
-    left = left === undefined ? named : left.filter((one) => named.includes(one))
-  }
-  return left === undefined || left.length > 0
-}
+const hasType = (way: Conjunction): boolean => typesOf(way)?.length !== 0

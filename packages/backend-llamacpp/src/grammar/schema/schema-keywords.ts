@@ -15,7 +15,7 @@ const text = z.string()
 export const impliedProperties = '\0properties'
 
 /** A name of a type in schemas. */
-export type TypeName = (typeof typeNames)[number]
+type TypeName = (typeof typeNames)[number]
 
 /** The types that values have; integers are numbers. */
 export type ValueType = Exclude<TypeName, 'integer'>
