@@ -1,16 +1,16 @@
 import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from '../model/backend.js'
 import type { AdapterChoice, AdapterInfo, AdapterSource } from '../model/model-info.js'
-import type { CachedState, EngineStatistics, EngineActivity } from './engine-statistics.js'
+import type {
+  CachedState,
+  EngineActivity,
+  EngineStatistics,
+  ProgramReport,
+} from './engine-statistics.js'
 import type { SlotAction, SlotActionResult } from '../model/states.js'
 import type { GenerateRequest, Prompt, ModelPreset } from './generate-request.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
-import type {
-  PolicySetting,
-  SchedulerInfo,
-  TenantService,
-  ProgramReport,
-} from '../scheduling/scheduler-policy.js'
+import type { PolicySetting, SchedulerInfo, TenantService } from '../scheduling/scheduler-policy.js'
 import type {
   ChatMessage,
   ChatRenderOptions,

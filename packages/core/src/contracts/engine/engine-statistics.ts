@@ -2,7 +2,7 @@ import type { SlotId } from '../model/backend.js'
 import type { RecorderStatistics } from './recording.js'
 import type { PromptParting, CacheOrigin, WaitReason } from './request-report.js'
 import type { Usage } from './generate-events.js'
-import type { RequestState, SequenceView } from '../scheduling/scheduler-policy.js'
+import type { ProgramView, RequestState, SequenceView } from '../scheduling/scheduler-policy.js'
 
 /** The status of a slot. */
 export interface SlotStatistics {
@@ -53,6 +53,20 @@ export interface PartingStatistics {
   readonly prompts: number
   /** Tokens that were computed again because of it. */
   readonly tokens: number
+}
+
+/** A program as `GET /admin/programs` shows it. */
+export interface ProgramReport extends Omit<ProgramView, 'arrival' | 'pausedAt'>, Usage {
+  /** The number of its pauses. */
+  readonly pauses: number
+  /** The sum of its pauses in milliseconds. */
+  readonly pausedMs: number
+  /** Its prompts that parted from the call before. */
+  readonly partings: PartingStatistics
+  /** The present pause in milliseconds; absent with requests in flight. */
+  readonly pausesSinceMs?: number
+  /** The tool that it waits for in this pause; absent: unknown. */
+  readonly tool?: string
 }
 
 /** Images and sounds, which are encoded beside the steps. */

@@ -1,6 +1,5 @@
 import type { Learner } from '../services.js'
 import type { BackendLimits } from '../model/backend.js'
-import type { Usage } from '../engine/generate-events.js'
 
 /** The state of a request. */
 export type RequestState =
@@ -275,16 +274,4 @@ export interface PausedProgram {
 export interface ProgramsView {
   /** The pausing programs that have a slot, in no order. */
   paused(now: number): readonly PausedProgram[]
-}
-
-/** A program as `GET /admin/programs` shows it. */
-export interface ProgramReport extends Omit<ProgramView, 'arrival' | 'pausedAt'>, Usage {
-  /** The number of its pauses. */
-  readonly pauses: number
-  /** The sum of its pauses in milliseconds. */
-  readonly pausedMs: number
-  /** The present pause in milliseconds; absent with requests in flight. */
-  readonly pausesSinceMs?: number
-  /** The tool that it waits for in this pause; absent: unknown. */
-  readonly tool?: string
 }

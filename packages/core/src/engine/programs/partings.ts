@@ -84,14 +84,17 @@ export class Partings implements EngineObserver {
 
   /** Tokens that its slot has, from wherever, are not computed again. */
   onAdmitted(sequence: Sequence): void {
-    const { parting, promptTokens, computedTokens, preemptions } = sequence
+    const { parting, program, promptTokens, computedTokens, preemptions } = sequence
     if (parting === undefined || preemptions > 0) return
     const has = Math.max(parting.token, computedTokens)
     const again = Math.max(0, Math.min(parting.beforeTokens, promptTokens) - has)
     sequence.parting = { ...parting, tokens: again, costMs: this.costs.steps.tokensMs(again) }
     if (again === 0) return
-    const counts = this.counts[parting.by]
-    this.counts[parting.by] = { prompts: counts.prompts + 1, tokens: counts.tokens + again }
+    const plusThis = ({ prompts, tokens }: PartingStatistics): PartingStatistics => {
+      return { prompts: prompts + 1, tokens: tokens + again }
+    }
+    this.counts[parting.by] = plusThis(this.counts[parting.by])
+    if (program !== undefined) program.partings = plusThis(program.partings)
   }
 
   onFinished(sequence: Sequence): void {

@@ -1,5 +1,6 @@
 import type { Usage } from '../../contracts/engine/generate-events.js'
-import type { ProgramReport, ProgramView } from '../../contracts/scheduling/scheduler-policy.js'
+import type { PartingStatistics, ProgramReport } from '../../contracts/engine/engine-statistics.js'
+import type { ProgramView } from '../../contracts/scheduling/scheduler-policy.js'
 import { setLatest } from '../../defined.js'
 
 /** A program: requests that continue each other, and the pauses between them. */
@@ -12,6 +13,7 @@ export class Program implements ProgramView {
   generatedTokens = 0
   pauses = 0
   pausedMs = 0
+  partings: PartingStatistics = { prompts: 0, tokens: 0 }
   pausedAt: number
   /** The idle slot of its latest request, until another request gets it (`Slot.program`). */
   slot: { readonly length: number; readonly program?: Program | undefined } | undefined
@@ -124,9 +126,10 @@ export class Program implements ProgramView {
   /** The program as clients see it. */
   report(now: number): ProgramReport {
     const { id, tenant, calls, open, servedTokens, keptTokens } = this
-    const { promptTokens, cachedTokens, generatedTokens, pauses, pausedMs, tool } = this
+    const { promptTokens, cachedTokens, generatedTokens, pauses, pausedMs, partings, tool } = this
     const usage = { promptTokens, cachedTokens, generatedTokens }
-    const own = { id, tenant, calls, open, servedTokens, keptTokens, ...usage, pauses, pausedMs }
+    const counts = { calls, open, servedTokens, keptTokens, ...usage, pauses, pausedMs, partings }
+    const own = { id, tenant, ...counts }
     if (!this.isPausing(now)) return own
     return { ...own, pausesSinceMs: now - this.pausedAt, ...(tool && { tool }) }
   }

@@ -1,12 +1,9 @@
 import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/services.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
+import type { ProgramReport } from '../../contracts/engine/engine-statistics.js'
 import type { Usage } from '../../contracts/engine/generate-events.js'
-import type {
-  PausedProgram,
-  ProgramReport,
-  ProgramsView,
-} from '../../contracts/scheduling/scheduler-policy.js'
+import type { PausedProgram, ProgramsView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { setLatest } from '../../defined.js'
 import * as tokens from '../../tokens.js'

@@ -27,7 +27,7 @@ function engineOf(slots = 4) {
     await drive(clock, story())
     await engine.close()
   }
-  return { ask, run, statistics: () => client.statistics() }
+  return { ask, run, statistics: () => client.statistics(), programs: () => client.programs() }
 }
 
 const system = (date: string): ChatMessage => ({
@@ -62,6 +62,21 @@ t.test('it is told at which message a prompt parts from the call before', async 
     )
     const other = { messages: [system('12:00:09'), task, said, result, said, result, said, result] }
     t.equal(await ask(other, { tenant: 'other' }), undefined, 'another tenant')
+  })
+})
+
+t.test('what parts is counted for its program', async (t) => {
+  const { ask, run, programs } = engineOf()
+  await run(async () => {
+    await ask({ messages: [system('12:00:01'), task] }, { session: 'a' })
+    t.match(await programs(), [{ id: 'a', partings: { prompts: 0, tokens: 0 } }])
+    const next = { messages: [system('12:00:07'), task, said, result] }
+    const { tokens } = (await ask(next, { session: 'a' }))!
+    await ask({ messages: [system('12:00:09'), task] }, { session: 'b' })
+    t.match(await programs(), [
+      { id: 'b', partings: { prompts: 0, tokens: 0 } },
+      { id: 'a', partings: { prompts: 1, tokens } },
+    ])
   })
 })
 

@@ -411,6 +411,12 @@ testEach('/admin/programs: agents by what they send', async (t) => {
       ['own', 1],
     ],
   )
-  t.match(data.programs[0], { open: 0, tenant: 'default', generatedTokens: 3, pauses: 0 })
+  t.match(data.programs[0], {
+    open: 0,
+    tenant: 'default',
+    generatedTokens: 3,
+    pauses: 0,
+    partings: { tokens: 0 },
+  })
   t.ok(Math.abs(data.programs.reduce((sum, { share }) => sum + share, 0) - 1) < 1e-9)
 })

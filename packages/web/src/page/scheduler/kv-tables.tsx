@@ -123,6 +123,9 @@ export function Programs({ model }: { readonly model: string }) {
           numbers<Program>('mean pause', ({ pauses, pausedMs }) =>
             pauses === 0 ? '–' : formatMs(pausedMs / pauses),
           ),
+          numbers<Program>('prompts parted', ({ partings: { prompts, tokens } }) =>
+            prompts === 0 ? '–' : `${count(prompts)} (${counted(tokens, 'token')} again)`,
+          ),
           numbers<Program>('tokens kept', ({ keptTokens }) => count(keptTokens)),
           numbers<Program>('share', ({ share }) => formatShare(share)),
         ]}
