@@ -13,7 +13,7 @@ export { type MemoryPlan, type MemorySettings, planMemory } from './model/memory
 export { type ModelShape, readModelShape } from './model/model-shape.js'
 export { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-type.js'
 export * from './native/build/measure-libraries.js'
-export { binaryPackages, findBinary, gpuKinds } from './native/open/binaries.js'
+export { binaryPackages, findBinary, gpuKinds } from './native/binaries.js'
 export { type GpuDevices, gpuDevices, gpuInUse } from './native/open-llama.js'
 export type { GpuKind, JinjaTemplate } from './native/native.js'
 export * from './plugin.js'

@@ -9,7 +9,7 @@ import {
 } from './addon/opened-llama.js'
 import type { FfiDoor } from './ffi/ffi-door.js'
 import type { FreeMemory, GpuKind, LlamaRuntime, NativeDoor, NativePath } from './native.js'
-import { gpuKinds } from './open/binaries.js'
+import { gpuKinds } from './binaries.js'
 
 type GpuSetting = 'auto' | 'off' | GpuKind
 

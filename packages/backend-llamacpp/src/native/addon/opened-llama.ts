@@ -4,7 +4,7 @@ import { freemem, platform } from 'node:os'
 import { dirname } from 'node:path'
 import process from 'node:process'
 import { CllmError } from '@cllm/core'
-import { type Binary, binaryPackages, findBinary, gpuKinds } from '../open/binaries.js'
+import { type Binary, binaryPackages, findBinary, gpuKinds } from '../binaries.js'
 import {
   type GpuKind,
   type LlamaRuntime,

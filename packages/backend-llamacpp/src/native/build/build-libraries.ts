@@ -21,7 +21,7 @@ import {
   toolMissing,
 } from './cmake-project.js'
 import { nodeLlamaCppVersion } from '../native.js'
-import { versionIn } from '../open/binaries.js'
+import { versionIn } from '../binaries.js'
 
 /** Options of {@link buildLibraries}. */
 export interface BuildOptions {

@@ -11,7 +11,7 @@ import {
   registryFunctions,
 } from './functions.js'
 import { type CType, type Pointer, type StructName, structs, type Value } from './structs.js'
-import { sharedObjects } from '../open/binaries.js'
+import { sharedObjects } from '../binaries.js'
 import { llamaVersion } from '../native.js'
 
 type Signatures = Readonly<Record<string, readonly [CType, ...CType[]]>>

@@ -10,7 +10,7 @@ import {
   openFfi,
 } from '../../../src/native/ffi/bind-functions.js'
 import { loadFfiModel } from '../../../src/native/ffi/ffi-door.js'
-import { loadedGpuLibrary } from '../../../src/native/open/binaries.js'
+import { loadedGpuLibrary } from '../../../src/native/binaries.js'
 import type { LoadModelOptions } from '../../../src/native/native.js'
 import type { NativeModel } from '../../../src/native/native-model.js'
 import type { LogitsContext } from '../../../src/native/native-context.js'

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import process from 'node:process'
 import { attempt } from '@cllm/core'
-import { type GpuKind, nodeLlamaCppVersion } from '../native.js'
+import { type GpuKind, nodeLlamaCppVersion } from './native.js'
 
 /** The files of node-llama-cpp's addon, which lie beside llama.cpp's libraries. */
 export interface Binary {
