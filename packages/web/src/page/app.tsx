@@ -11,7 +11,7 @@ import { ModelsPage } from './models/models-page.js'
 import { usePull } from './models/pull-form.js'
 import { isOff, SwitchedOff } from './parts/switched-off.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
-import { Server, ServerContext, ServerError, useAnswerOf } from './server.js'
+import { Server, ServerContext, ServerError, useAnswer } from './server.js'
 import { type PageId, pages, Side } from './shell/side.js'
 import { UsagePage } from './usage/usage-page.js'
 
@@ -199,7 +199,7 @@ interface ListedModel {
 function useModels(server: Server, page: PageId) {
   type Listed = { readonly data: readonly ListedModel[] }
   const looks = { everyMs: 1000, goesOn: () => false, again: page }
-  const { answer, error } = useAnswerOf<Listed>(server, 'v1/models', looks)
+  const { answer, error } = useAnswer<Listed>('v1/models', looks, server)
   const isLoading = answer === undefined && error instanceof ServerError && error.status === 503
   return useMemo(() => {
     const models = answer?.data ?? []

@@ -146,18 +146,13 @@ interface Looks<T> {
  * server refuses or knows nothing of it.
  *
  * @param path - undefined: nothing is asked
+ * @param server - only for what is around {@link ServerContext}, which has it
  * @returns what it answered last, why it does not now, and what asks it at once
  */
-export function useAnswer<T>(path: string | undefined, looks?: Looks<T>) {
-  const { answer, error, askAgain } = useAnswerOf(useServer(), path, looks)
-  return { answer, problem: error?.message, askAgain }
-}
-
-/** The same for what is around {@link ServerContext}, with the error as it came. */
-export function useAnswerOf<T>(
-  server: Server,
+export function useAnswer<T>(
   path: string | undefined,
   { everyMs, goesOn = () => true, again }: Looks<T> = {},
+  server: Server = useServer(),
 ) {
   const [answer, setAnswer] = useState<T>()
   const [error, setError] = useState<Error>()
@@ -188,7 +183,7 @@ export function useAnswerOf<T>(
       clearTimeout(timer)
     }
   }, [server, path, again, times])
-  return { answer, error, askAgain: () => setTimes((count) => count + 1) }
+  return { answer, error, problem: error?.message, askAgain: () => setTimes((count) => count + 1) }
 }
 
 /** A route's path with the model that it is about; empty: the server's default. */
