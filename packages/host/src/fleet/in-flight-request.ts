@@ -17,10 +17,9 @@ export class InFlightRequest implements Waits {
   isProven = false
   /** Number of engines or workers that it lost. */
   deaths = 0
-  /** When it arrived, in the clock's milliseconds, moved later by the time for which it was paused. */
+  /** When it arrived, in the clock's milliseconds, moved later by {@link postpone}. */
   arrival: number
   #firstTokenAt: number | undefined
-  #pausedAt: number | undefined
 
   constructor(
     readonly id: string,
@@ -56,17 +55,10 @@ export class InFlightRequest implements Waits {
     return true
   }
 
-  /** Notes that no engine has the request: the time until {@link resume} counts for none of its limits. */
-  pause(now: number): void {
-    this.#pausedAt ??= now
-  }
-
-  /** Notes that an engine has taken over the request. */
-  resume(now: number): void {
-    const pausedMs = now - (this.#pausedAt ?? now)
-    this.#pausedAt = undefined
-    this.arrival += pausedMs
-    if (this.#firstTokenAt !== undefined) this.#firstTokenAt += pausedMs
+  /** Notes for how long no engine had the request: that time counts for none of its limits. */
+  postpone(ms: number): void {
+    this.arrival += ms
+    if (this.#firstTokenAt !== undefined) this.#firstTokenAt += ms
   }
 
   /** The request for the next engine, to be continued if an engine had accepted it. */

@@ -51,13 +51,13 @@ async function* yielding(
 ): AsyncGenerator<GenerateEvent, undefined, undefined> {
   const entry = new InFlightRequest(request.id ?? '', request, clock.now())
   for (let parts = 0; ; parts++) {
-    entry.pause(clock.now())
+    const heldSince = clock.now()
     // The observers of an earlier part know that the request goes on: it is submitted even if it was cancelled since, so
     // that they are told its end.
     await throttle.released(signal).catch((error: unknown) => {
       if (parts === 0) throw error
     })
-    entry.resume(clock.now())
+    entry.postpone(clock.now() - heldSince)
     const leaving = new AbortController()
     const stopWatching = throttle.onThrottled(() => leaving.abort(goesOn))
     const either = { signal: AbortSignal.any([signal, leaving.signal]) }

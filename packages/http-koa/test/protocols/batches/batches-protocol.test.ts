@@ -708,6 +708,13 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
     'one that is cancelled while it pauses is told of',
   )
   visitor.onEnd(clock.now())
+
+  const limited = collect(lines.submit({ ...request, timeoutMs: 1000 }))
+  await drive(clock, pause(clock, 55))
+  const guest = throttle.onSubmit(asked)
+  await drive(clock, pause(clock, 5000))
+  guest.onEnd(clock.now())
+  t.same(shown(await drive(clock, limited)), shown(alone), 'its time limit stands still meanwhile')
 })
 
 t.test('what a batch embeds waits for clients, too', async (t) => {
