@@ -42,16 +42,22 @@ export async function runSuite(url) {
     if (slow !== undefined && !given.includes('--all')) {
       await t.test(name, { skip: `slow: ${slow}; run by \`pnpm test:all\`` })
     } else {
-      await t.test(name, { timeout: limit }, async (t) => {
-        testOfFile = t
-        await import(pathToFileURL(file).href)
-      })
+      await runFile(t, file)
     }
   }
   t.setTimeout(limit / 5) // what a test left open must not hold up the run
 }
 
-function testFiles(folder) {
+/** Runs the tests of one file as a subtest; `again` makes it another module than before. */
+export function runFile(t, file, again = '') {
+  const name = relative(root, file).replaceAll('\\', '/')
+  return t.test(name, { timeout: limit }, async (t) => {
+    testOfFile = t
+    await import(pathToFileURL(file).href + again)
+  })
+}
+
+export function testFiles(folder) {
   const entries = readdirSync(folder, { withFileTypes: true })
   return entries.flatMap((entry) => {
     const path = join(folder, entry.name)
