@@ -220,7 +220,9 @@ t.test('a server that does not answer holds up the tools of no other', async (t)
     await Promise.all([close(), servers.close()])
   })
   const listed = get('/mcp/tools')
-  await Promise.all([once(silent, 'request'), servers.tools('weather')])
+  await once(silent, 'request')
+  // Answered behind the question that the route has asked it.
+  await servers.tools('weather')
   clock.advance(5000)
   t.match(await (await listed).json(), {
     data: [{ server: 'weather' }, {}, {}],
