@@ -28,8 +28,8 @@ interface Beginning extends Usage, Pick<Sequence, 'id' | 'tenant' | 'arrival'> {
 }
 
 /**
- * Finds the program of each request: by its session, or by the request with whose prompt and answer it begins, which a
- * session that is new joins, too. Forgets programs that have ended.
+ * Finds the program of each request: by its session, by the request with whose prompt and answer it begins, which a session
+ * that is new joins, too, or by the tool that its answer calls. Forgets programs that have ended.
  */
 @injectable()
 export class Programs implements EngineObserver, ProgramsView {
@@ -67,10 +67,18 @@ export class Programs implements EngineObserver, ProgramsView {
   }
 
   onFinished(sequence: Sequence, now: number): void {
+    const tool = this.#calledTool(sequence)
+    // A tool's result comes with another request: this one is a program from its first call.
+    if (tool !== undefined && sequence.program === undefined && sequence.isShared) {
+      const begun = this.#join(sequence, sequence.id, undefined, now)
+      const slot = this.kv.slots.find(({ chain }) => chain === sequence.chain)
+      if (slot !== undefined) slot.program = begun
+      begun.slot = slot
+    }
     const { program, chain, tokens: all, promptTokens, cachedTokens, generatedTokens } = sequence
     const usage = { promptTokens: sequence.promptHeld, cachedTokens, generatedTokens }
     const served = sequence.firstComputed === undefined ? {} : usage
-    program?.end(served, now, this.#calledTool(sequence), sequence.request.retainMs)
+    program?.end(served, now, tool, sequence.request.retainMs)
     // Programs with a session are found by it.
     if (!sequence.isShared || generatedTokens === 0 || sequence.session !== undefined) return
     const blocks = Math.floor(promptTokens / blockSize)
@@ -101,7 +109,7 @@ export class Programs implements EngineObserver, ProgramsView {
   /** The last tool call in an answer, of any format, that names a known tool. */
   #calledTool({ program, tenant, tokens: all, promptTokens }: Sequence): string | undefined {
     // A pause only begins when the last open request ends.
-    if (program?.open !== 1 || !this.#pauses.hasTools) return undefined
+    if ((program?.open ?? 1) !== 1 || !this.#pauses.hasTools) return undefined
     const text = this.tokenizer.decode(all.slice(promptTokens))
     let called: string | undefined
     for (const [, name = ''] of text.matchAll(callForms)) {
@@ -110,7 +118,7 @@ export class Programs implements EngineObserver, ProgramsView {
     return called
   }
 
-  #join(sequence: Sequence, id: string, beginning: Beginning | undefined, now: number): void {
+  #join(sequence: Sequence, id: string, beginning: Beginning | undefined, now: number): Program {
     const { tenant, session } = sequence
     // Different tenants may use the same ids.
     const key = JSON.stringify([tenant, session !== undefined, id])
@@ -134,6 +142,7 @@ export class Programs implements EngineObserver, ProgramsView {
       if (this.#programs.size <= remembered) break
       if (open === 0) this.#programs.delete(oldest)
     }
+    return program
   }
 }
 

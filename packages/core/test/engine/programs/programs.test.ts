@@ -228,6 +228,37 @@ t.test('a pause is expected to be as those after the tool that was called', asyn
   })
 })
 
+t.test('a request whose answer calls a known tool begins a program', async (t) => {
+  const { ask, programs, paused, run } = agent()
+  const use = async (tool: string, more: Partial<GenerateRequest> = {}, before?: string) => {
+    const calls = before && [
+      { type: 'function' as const, function: { name: before, arguments: {} } },
+    ]
+    const messages: ChatMessage[] = [
+      { role: 'assistant', content: '', ...(calls && { tool_calls: calls }) },
+      { role: 'user', content: `use ${tool}.` },
+    ]
+    await ask([], 100, { prompt: { messages }, maxTokens: callOf(tool).length, ...more })
+  }
+  await run(async () => {
+    await use('look')
+    t.same(await programs(), [], 'nobody has had a result of it')
+    await use('look', { session: 'a' })
+    await use('look', { session: 'a' }, 'look')
+    await use('look', { tenant: 'other' })
+    await use('build')
+    await use('look', { cache: false })
+    t.match(await programs(), [{ id: 'a' }], 'others know no such tool, or keep nothing')
+    await use('look')
+    const [begun] = await programs()
+    t.match(begun, { calls: 1, open: 0, pauses: 0, tool: 'look' })
+    t.ok(begun!.keptTokens > 16, 'its slot is kept from its first call on')
+    t.ok(begun!.promptTokens > 0 && begun!.generatedTokens === callOf('look').length)
+    await ask(prompt(9))
+    t.ok(paused().some(({ program }) => program.id === begun!.id))
+  })
+})
+
 t.test('what a client tells of its return is a prior until then', async (t) => {
   const rates: Record<string, readonly number[]> = {}
   for (const retainMs of [undefined, 0, 600_000, 20_000]) {
