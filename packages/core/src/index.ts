@@ -55,6 +55,7 @@ export {
 export { ADAPTERS, type AdapterTable } from './engine/features/adapters.js'
 export { EMBEDDINGS } from './engine/features/embeddings.js'
 export { SLOT_ACTIONS } from './engine/kv/states/slot-actions.js'
+export { Pauses, Program } from './engine/programs/program.js'
 export { PROGRAMS } from './engine/programs/programs.js'
 export { ACTIVITY } from './engine/report/activity-watch.js'
 export type { BetweenSteps, LoopWork } from './engine/loop/between-steps.js'

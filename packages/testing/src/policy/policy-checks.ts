@@ -95,6 +95,36 @@ export function assertNoStarvation(make: () => SchedulerPolicy, bound: Bound): v
   }
 }
 
+/** Plans for which a slot may wait for a program that does not come. */
+const mostHeldPlans = 100
+
+/** A slot that is kept for a program which does not come is given to what waits. */
+export function assertLetsGo(make: () => SchedulerPolicy): void {
+  const plansOfWait = (session: string | undefined): number => {
+    const simulation = simulate(fewSlots, make())
+    const arrive = (id: string, change: Partial<WorkloadRequest> = {}) => {
+      const { now } = simulation
+      const deadline = now + 10_000
+      simulation.arrive({ ...favourite, session: undefined, id, arrival: now, deadline, ...change })
+    }
+    const stepWhile = (isOn: () => boolean) => {
+      const enough = simulation.plans + freePlans
+      while (isOn() && simulation.plans < enough) simulation.step()
+    }
+    arrive('call', { session })
+    stepWhile(() => simulation.size > 0)
+    arrive('long', { maxTokens: 200, outputTokens: 200 })
+    for (let step = 0; step < 3; step++) simulation.step()
+    arrive('waits')
+    const began = simulation.plans
+    stepWhile(() => simulation.waitingCount > 0)
+    return simulation.plans - began
+  }
+  const [held, free] = [plansOfWait('s'), plansOfWait(undefined)]
+  const most = free + mostHeldPlans
+  assert(held <= most, `a slot waits ${held} plans for a program, at most ${most}`)
+}
+
 /** The engine may let an admitted request wait on: no event tells of it, the next plan has it again. */
 export function assertReadmits(make: () => SchedulerPolicy): void {
   const simulation = simulate(fewSlots, make())

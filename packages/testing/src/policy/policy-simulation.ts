@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict'
 import {
+  type PausedProgram,
   type Plan,
   type SchedulerEvent,
   type SchedulerPolicy,
   type SchedulerState,
   checkPlan,
   type SequenceView,
+  entryOf,
+  Pauses,
+  Program,
 } from '@cllm/core'
 import { SimulatedRequest, type Workload, type WorkloadRequest } from './policy-workload.js'
 
@@ -28,6 +32,9 @@ export class PolicySimulation {
   /** Preempted ones first, then by arrival. */
   #waiting = new Map<string, SimulatedRequest>()
   readonly #running = new Map<string, SimulatedRequest>()
+  /** By tenant and session. */
+  readonly #programs = new Map<string, Program>()
+  readonly #pauses = new Pauses()
 
   /** @param policies equal instances: they get the same events and must make the same plans */
   constructor(
@@ -54,7 +61,12 @@ export class PolicySimulation {
   }
 
   arrive(workload: WorkloadRequest): void {
-    this.join(new SimulatedRequest(workload))
+    const { tenant, session, arrival } = workload
+    const make = () => new Program(session ?? '', tenant, arrival, this.#pauses)
+    const key = JSON.stringify([tenant, session])
+    const program = session === undefined ? undefined : entryOf(this.#programs, key, make)
+    program?.begin(this.now)
+    this.join(new SimulatedRequest(workload, program))
   }
 
   /** As `arrive`, for a request that is there already and was in no simulation that computed it. */
@@ -128,7 +140,22 @@ export class PolicySimulation {
       running: Object.freeze([...this.#running.values()]),
       freeSlots: this.machine.limits.slots - this.#running.size,
       limits: this.machine.limits,
+      programs: Object.freeze({ paused: (now: number) => this.#paused(now) }),
     })
+  }
+
+  #paused(now: number): readonly PausedProgram[] {
+    const { msPerStep, msPerToken } = this.machine
+    const pausing = this.#kept().filter((program) => program.isPausing(now))
+    return pausing.map((program) => {
+      const lossMs = msPerStep + msPerToken * program.keptTokens
+      return Object.freeze({ program, lossMs, returnRate: program.expect(now).rate })
+    })
+  }
+
+  /** The programs whose tokens idle slots keep. */
+  #kept(): Program[] {
+    return [...this.#programs.values()].filter(({ keptTokens }) => keptTokens > 0)
   }
 
   #apply(plan: Plan): void {
@@ -150,6 +177,11 @@ export class PolicySimulation {
       if (request === undefined || this.defers(id)) continue
       this.#waiting.delete(id)
       this.#running.set(id, request)
+      // It goes on in the slot of its program, or takes one that is kept, if no other is free.
+      if (request.program !== undefined) request.program.slot = undefined
+      const kept = this.#kept()
+      const isShort = kept.length > this.machine.limits.slots - this.#running.size
+      if (isShort && kept[0] !== undefined) kept[0].slot = undefined
       request.admit()
       this.#observe({ type: 'admitted', request, now })
     }
@@ -191,7 +223,10 @@ export class PolicySimulation {
 
   #leave(request: SimulatedRequest, state: 'done' | 'cancelled' | 'failed'): void {
     this.#waiting.delete(request.id)
-    this.#running.delete(request.id)
+    const hasSlot = this.#running.delete(request.id)
+    const { program, promptTokens, generatedTokens, computedTokens: length } = request
+    program?.end(hasSlot ? { promptTokens, generatedTokens } : {}, this.now)
+    if (program !== undefined && hasSlot) program.slot = { length, program }
     request.end(state)
     this.#observe({ type: 'finished', request, now: this.now })
   }

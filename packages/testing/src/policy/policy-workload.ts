@@ -1,5 +1,12 @@
 import type * as FastCheck from 'fast-check'
-import type { ArrivalView, BackendLimits, DraftView, RequestState, SequenceView } from '@cllm/core'
+import type {
+  ArrivalView,
+  BackendLimits,
+  DraftView,
+  Program,
+  RequestState,
+  SequenceView,
+} from '@cllm/core'
 
 /** A request of a simulated load. */
 export interface WorkloadRequest
@@ -107,7 +114,10 @@ export class SimulatedRequest implements SequenceView {
   readonly #cached: number
   readonly #output: number
 
-  constructor({ cachedTokens, outputTokens, ...shown }: WorkloadRequest) {
+  constructor(
+    { cachedTokens, outputTokens, ...shown }: WorkloadRequest,
+    readonly program?: Program | undefined,
+  ) {
     Object.assign(this, shown)
     this.#cached = cachedTokens
     this.#output = outputTokens

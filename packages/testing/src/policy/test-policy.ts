@@ -3,6 +3,7 @@ import type { BackendLimits, SchedulerPolicy } from '@cllm/core'
 import {
   assertQuick,
   assertNoStarvation,
+  assertLetsGo,
   assertReadmits,
   assertBoundedLooks,
   serveAll,
@@ -67,6 +68,7 @@ export async function testPolicy(
       )
     })
     await check(t, 'starves no request', () => assertNoStarvation(make, bound))
+    await check(t, 'gives up slots that it holds', () => assertLetsGo(make))
     await check(t, 'admits again what was not given its slot', () => assertReadmits(make))
     await check(t, 'looks at no more than it can admit', () => assertBoundedLooks(make))
     if (maxPlanMs === Infinity) return

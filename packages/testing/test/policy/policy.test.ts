@@ -174,6 +174,15 @@ const broken: [string, RegExp, () => SchedulerPolicy][] = [
     () => simple((plan, { now }) => ({ ...plan, admit: [], run: [], wakeAt: now + 1 })),
   ],
   [
+    'holding the slots of programs for ever',
+    /do not end in/,
+    () =>
+      simple((plan, { programs, running, now }) => {
+        const holds = running.length === 0 && (programs?.paused(now).length ?? 0) > 0
+        return holds ? { ...plan, admit: [], run: [], wakeAt: now + 1 } : plan
+      }),
+  ],
+  [
     'thrashing',
     /do not end in/,
     () =>
@@ -354,6 +363,11 @@ await testBatching(t, batching(), [order()], () => ({ ...claims, options: { unkn
 let calls = 0
 const brokenOrders: [string, RegExp, OrderDefinition][] = [
   ['a name with a plus', /neither "\+" nor spaces/, { ...order(), name: 'a+b' }],
+  [
+    'holding the slots of programs while anything runs',
+    /a slot waits \d+ plans for a program, at most \d+/,
+    order({ hold: ({ programs, now }) => programs?.paused(now).length ?? 0 }),
+  ],
   ['no doc', /is registered as \{ name, doc/, { ...order(), doc: '' }],
   ['a doc of two lines', /its doc is one line/, { ...order(), doc: 'One.\nTwo.' }],
   [
