@@ -153,6 +153,7 @@ t.test('model information', async (t) => {
     embeddingInputs: 16,
     outputs: 64,
     chunkMultiple: 64,
+    replayTokens: 63,
   })
   t.equal(backend.capabilities.gpu, false)
 })
@@ -771,6 +772,16 @@ t.test('chunks beside each other become equally long where that takes less time'
   )
   t.strictSame(lengths([20, 17], { room: 2 }), [20, 17], 'no room in the batch')
   t.strictSame(lengths([66, 63, 62], { tile: 64 }), [66, 63, 63], 'none becomes a tile')
+  const limits = { slots: 4, batchSize: 128 }
+  const again = new BatchFiller({ cells, limits, kvUnified: false }, new PassCosts(64)).filled([
+    { ...chunk(0, 20), isReplay: true },
+    { ...chunk(1, 53), position: 630, isReplay: true },
+  ])
+  t.strictSame(
+    again.map((item) => item.tokens.length),
+    [20, 53],
+    'nothing is put behind an answer that is computed again',
+  )
   spared.delete(0)
   t.strictSame(lengths([17, 20, 19]), [17, 20, 20], 'nothing can be taken off a slot')
   spared.add(0)

@@ -31,6 +31,7 @@ export function sequenceOf(
       promptLogprobs: undefined,
       speculative: true,
       contextSize: 1024,
+      replayTokens: undefined,
       shift: undefined,
       describe: (token, { logprob }) => ({ token, text: '', logprob, top: [] }) as never,
       scope: '',

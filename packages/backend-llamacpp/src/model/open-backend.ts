@@ -200,6 +200,8 @@ function limitsOf(
     embeddingInputs: loaded.embeddingInputs,
     outputs: settings.outputs,
     ...(isTiled && { chunkMultiple }),
+    // A tile of attention rounds differently; without flash attention already two tokens do (`llamafile_sgemm`).
+    ...(gpu === false && { replayTokens: flashAttention === false ? 1 : chunkMultiple - 1 }),
   }
 }
 

@@ -89,7 +89,7 @@ export class BatchFiller {
     let room: number | undefined
     for (const [index, item] of batch.entries()) {
       const missing = tile - item.tokens.length
-      if (!isChunk(item) || missing <= 0 || item.position < leastTiled) continue
+      if (!canGrow(item) || missing <= 0 || item.position < leastTiled) continue
       room ??= this.#room(batch)
       if (missing > room || !this.#canSpare(item.slot, tile)) continue
       const whole = longer(item, tile)
@@ -113,7 +113,7 @@ export class BatchFiller {
     let [best, leastMs] = [batch, this.costs.of('chunk', chunks)]
     for (const length of new Set(chunks.map(({ tokens }) => tokens.length))) {
       const grows = (item: BatchItem): boolean =>
-        isChunk(item) &&
+        canGrow(item) &&
         item.tokens.length < length &&
         item.tokens.length < tile === length < tile &&
         this.#canSpare(item.slot, length)
@@ -169,6 +169,9 @@ export class BatchFiller {
 /** Whether it is a part of a prompt. */
 const isChunk = ({ tokens, drafts }: BatchItem): boolean =>
   tokens.length > 1 && drafts === undefined
+
+/** Whether it may become longer. Behind an answer's tokens nothing is filled up, which would round them differently. */
+const canGrow = (item: BatchItem): boolean => isChunk(item) && item.isReplay !== true
 
 const passedOf = (items: readonly BatchItem[], order: readonly number[]): BatchItem[] =>
   order.map((index) => items[index]!)

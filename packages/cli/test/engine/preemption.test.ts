@@ -8,6 +8,7 @@ import {
   silentLogger,
   systemClock,
   systemRandom,
+  type TokenId,
   WAIT_PREDICTOR,
 } from '@cllm/core'
 import { LocalEngineClient } from '@cllm/host'
@@ -95,6 +96,55 @@ t.test('a preempted story goes on as it would have', async (t) => {
     const { stories, preemptions } = await tell(0.06, seed)
     t.ok(preemptions > 5, `${preemptions} preemptions`)
     t.same(stories, undisturbed.stories, `seed ${seed}`)
+  }
+})
+
+t.test('a long story goes on as it would have, preempted or at another engine', async (t) => {
+  const tell = async (seed: number, preemptsAt: number, continued: readonly TokenId[] = []) => {
+    const backend = await createLlamaCppBackend(
+      { modelPath, slots: 2, contextSize: 512, threads: 1, gpu: 'off', rope: { freqScale: 0.5 } },
+      { clock: systemClock, logger: silentLogger },
+    )
+    const inner = createPolicy('chunked+fcfs')
+    let isPreempted = false
+    const policy: SchedulerPolicy = {
+      name: 'once',
+      plan(state) {
+        const [one] = state.running
+        if (isPreempted || one === undefined || one.generatedTokens < preemptsAt) {
+          return inner.plan(state)
+        }
+        isPreempted = true
+        return { admit: [], preempt: [one.id], reject: [], run: [], wakeAt: state.now + 1 }
+      },
+    }
+    const engine = createEngine({ backend, policy })
+    const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+    const tokens = [...continued]
+    const request = {
+      prompt: { text: prompts[0]! },
+      maxTokens: 420,
+      sampling: { temperature: 1, seed, ignoreEos: true },
+      cache: false,
+      continued: { tokens: continued, elapsedMs: 1 },
+    }
+    for await (const event of client.submit(request)) {
+      if (event.type === 'token') tokens.push(event.token)
+    }
+    await engine.close()
+    await backend.dispose()
+    t.equal(isPreempted, preemptsAt < Infinity)
+    return tokens
+  }
+  for (const seed of [3, 8]) {
+    const whole = await tell(seed, Infinity)
+    t.equal(whole.length, 420)
+    t.same(await tell(seed, 380), whole, `seed ${seed}, preempted`)
+    t.same(
+      await tell(seed, Infinity, whole.slice(0, 380)),
+      whole,
+      `seed ${seed}, at another engine`,
+    )
   }
 })
 

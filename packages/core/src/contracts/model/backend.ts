@@ -29,15 +29,13 @@ export interface BackendLimits {
   readonly kvTokens?: number
   /** Tokens per step, over all sequences. */
   readonly batchSize: number
-  /**
-   * Prompt chunks whose length is a multiple of this are computed fastest; default 1: all lengths are equally good.
-   */
+  /** Prompt chunks whose length is a multiple of this are computed fastest; default 1: all lengths are equally good. */
   readonly chunkMultiple?: number
+  /** The most tokens of a chunk that round as single ones do: answers are computed again in such. Default: no limit. */
+  readonly replayTokens?: number
   /** The most tokens of an input for embeddings; default: `contextSize`. */
   readonly embeddingTokens?: number
-  /**
-   * The most inputs for embeddings in one pass, together with at most `embeddingTokens` tokens; default: 1.
-   */
+  /** The most inputs for embeddings in one pass, together with at most `embeddingTokens` tokens; default: 1. */
   readonly embeddingInputs?: number
   /** The most outputs of a step, at least one per slot; default: `batchSize`. */
   readonly outputs?: number
@@ -93,6 +91,8 @@ export interface BatchItem {
    */
   readonly discarded?: number
   readonly tokens: readonly TokenId[]
+  /** Whether the tokens are an answer's that is computed again, see {@link BackendLimits.replayTokens}. Default: false. */
+  readonly isReplay?: boolean
   /** The vectors of images or sounds in place of some of the tokens. Needs {@link Backend.media}. */
   readonly media?: readonly MediaSpan[]
   /**

@@ -116,6 +116,7 @@ export function resolveRequest(
     speculative: given.speculative && shiftOf === undefined && !isMixed,
     shift: shiftOf?.(prompt),
     contextSize: context.limits.contextSize,
+    replayTokens: context.limits.replayTokens,
     describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
     // With other adapters, which are other step groups, the same tokens have other keys and values.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),

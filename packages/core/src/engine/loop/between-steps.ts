@@ -79,12 +79,8 @@ export class BetweenSteps {
       ready = ready === undefined ? work.beforeStep() : ready.then(() => work.beforeStep?.())
     }
     const paused = ready === undefined ? this.#pause() : ready.then(() => this.#pause())
-    return paused?.catch((error: unknown) => {
-      // There will be no step after which they would go on.
-      this.#isAlone = false
-      for (const work of this.#works) work.resume?.()
-      throw error
-    })
+    // There will be no step after which the features would go on.
+    return paused?.catch((error: unknown) => this.alone(() => Promise.reject(error)))
   }
 
   /** Runs a step, or other work that needs the backend to itself. A step is run right after {@link beforeStep}. */

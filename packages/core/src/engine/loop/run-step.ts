@@ -145,15 +145,17 @@ function toItem({ request: sequence, tokens: count, context, draft }: StepPart):
   const tokens = sequence.tokens.slice(first, end)
   const scores = request.promptLogprobs === undefined ? undefined : scoresOf(sequence, first, end)
   const { applied } = request.adapters
+  const isReplay = first >= sequence.promptTokens && count > 1 && draft === undefined
   const more = {
     ...(applied.length === 0 ? {} : { adapters: applied }),
     ...(discarded === 0 ? {} : { discarded }),
+    ...(isReplay && { isReplay }),
     ...(sequence.media !== undefined && mediaWithin(sequence.media, first, end)),
+    ...(scores === undefined || sampler === undefined ? {} : { sampler, scores }),
   }
   const isDrawn = end >= sequence.tokens.length
   if (!isDrawn || sampler === undefined) {
-    const item: BatchItem = { slot, position: context, tokens, outputs: [], ...more }
-    return scores === undefined || sampler === undefined ? item : { ...item, sampler, scores }
+    return { slot, position: context, tokens, outputs: [], ...more }
   }
   const { logprobs, drawLogprobs } = request
   const drafts = draft?.length ?? 0
@@ -170,7 +172,6 @@ function toItem({ request: sequence, tokens: count, context, draft }: StepPart):
     sampler,
     ...(logprobs === undefined ? {} : { logprobs }),
     ...(drawLogprobs === undefined ? {} : { drawLogprobs }),
-    ...(scores === undefined ? {} : { scores }),
   }
 }
 

@@ -69,6 +69,8 @@ export interface SequenceRequest
   readonly describe: (token: TokenId, logprobs: OutputLogprobs) => TokenLogprobs
   /** Tokens that its slot can hold. */
   readonly contextSize: number
+  /** The backend's limit. */
+  readonly replayTokens: number | undefined
   /** Only requests of the same scope share computed tokens. */
   readonly scope: string
   readonly decoder: TokenDecoder
@@ -85,9 +87,6 @@ export interface Encoding {
   /** Ends it when the request ends. */
   readonly files: AbortController
 }
-
-/** Tokens per chunk when replaying output from a previous engine. */
-const replayChunk = 32
 
 /** Tokens per chunk while a prompt is scored: each takes the logits of a whole vocabulary. */
 const scoredChunk = 32
@@ -214,19 +213,18 @@ export class Sequence implements SequenceView {
   }
 
   /**
-   * The most tokens of its next chunk. Tokens that another engine sampled are computed separately from the prompt and
-   * in small chunks: in large chunks llama.cpp adds in another order (of 120 greedy streams of stories15m, 110 continued
-   * identically with large chunks, 120 with small ones).
+   * The most tokens of its next chunk. Generated tokens that are computed again, after a preemption or by another engine,
+   * are separate from the prompt and in chunks that round as single tokens do, see `BackendLimits.replayTokens`.
    */
   get mostNow(): number {
-    const { shift, contextSize, continued, promptLogprobs } = this.request
+    const { shift, contextSize, replayTokens = Infinity, promptLogprobs } = this.request
     const left = this.promptTokens - this.computedTokens
     const end = Math.min(this.stops[0] ?? Infinity, this.encoding?.from ?? Infinity)
     let most = end - this.computedTokens
     if (shift !== undefined) most = Math.min(most, contextSize - this.slotTokens)
     if (promptLogprobs !== undefined && left > 0) return Math.min(most, scoredChunk)
-    if (continued === undefined || this.state === 'decoding') return most
-    return Math.min(most, left > 0 ? left : replayChunk)
+    if (this.generatedTokens === 0 || this.state === 'decoding') return most
+    return Math.min(most, left > 0 ? left : replayTokens)
   }
 
   /** Its draft, limited to the tokens for which its answer and its slot have room. */

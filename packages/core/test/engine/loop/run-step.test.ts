@@ -201,6 +201,34 @@ t.test('one request can never fail another', async (t) => {
   })
 })
 
+t.test('an answer is computed again in chunks as short as the backend asks for', async (t) => {
+  const made = rig()
+  const { clock, backend } = made
+  Object.assign(backend, { limits: { ...backend.limits, replayTokens: 4 } })
+  const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
+  const events: AddressedEvent[] = []
+  engine.observe({ onEvents: (batch) => void events.push(...batch) })
+  const prompt = promptOf(20)
+  const expected = expectedTokens(backend, prompt, 12)
+  const continued = { tokens: expected.slice(0, 10), elapsedMs: 5 }
+  engine.submit('long', { ...greedy(prompt, 12), continued })
+  await runUntilIdle(clock)
+  const drawn = events.flatMap(({ event }) => (event.type === 'token' ? [event.token] : []))
+  t.same(drawn, expected.slice(10))
+  const items = backend.steps.flatMap(({ batch }) => batch)
+  t.same(
+    items.map(({ tokens, isReplay = false }) => [tokens.length, isReplay]),
+    [
+      [20, false],
+      [4, true],
+      [4, true],
+      [2, true],
+      [1, false],
+    ],
+  )
+  await isDone(t, { ...made, engine })
+})
+
 /** Puts these in the place of one item's outputs. */
 const withOutputs =
   (outputs: readonly object[]) =>
