@@ -68,19 +68,14 @@ export function assertNoStarvation(make: () => SchedulerPolicy, bound: Bound): v
   const simulation = simulate(limits, make())
   simulation.watch = new OvertakingWatch((ahead) => bound(ahead, limits))
   let count = 0
-  const arrive = (change: Partial<WorkloadRequest>) => {
-    const arrival = simulation.now
-    // A deadline that can be kept: a policy that refuses requests does not refuse these.
-    const deadline = arrival + 10_000
-    simulation.arrive({ ...favourite, id: `request-${count++}`, arrival, deadline, ...change })
-  }
   const goOn = () => {
-    while (simulation.waitingCount <= limits.slots) arrive({ tenant: `tenant-${count % 3}` })
+    while (simulation.waitingCount <= limits.slots)
+      arrive(simulation, { id: `request-${count++}`, tenant: `tenant-${count % 3}` })
     simulation.step()
   }
   for (let step = 0; step < 10; step++) goOn()
   const ahead = simulation.waitingCount
-  arrive({ ...disliked, id: 'disliked' })
+  arrive(simulation, { ...disliked, id: 'disliked' })
   const enough = simulation.plans + bound(ahead, limits) + freePlans
   const { done } = simulation
   let looked = 0
@@ -102,20 +97,15 @@ const mostHeldPlans = 100
 export function assertLetsGo(make: () => SchedulerPolicy): void {
   const plansOfWait = (session: string | undefined): number => {
     const simulation = simulate(fewSlots, make())
-    const arrive = (id: string, change: Partial<WorkloadRequest> = {}) => {
-      const { now } = simulation
-      const deadline = now + 10_000
-      simulation.arrive({ ...favourite, session: undefined, id, arrival: now, deadline, ...change })
-    }
     const stepWhile = (isOn: () => boolean) => {
       const enough = simulation.plans + freePlans
       while (isOn() && simulation.plans < enough) simulation.step()
     }
-    arrive('call', { session })
+    arrive(simulation, { id: 'call', session })
     stepWhile(() => simulation.size > 0)
-    arrive('long', { maxTokens: 200, outputTokens: 200 })
+    arrive(simulation, { id: 'long', session: undefined, maxTokens: 200, outputTokens: 200 })
     for (let step = 0; step < 3; step++) simulation.step()
-    arrive('waits')
+    arrive(simulation, { id: 'waits', session: undefined })
     const began = simulation.plans
     stepWhile(() => simulation.waitingCount > 0)
     return simulation.plans - began
@@ -136,8 +126,7 @@ export function assertReadmits(make: () => SchedulerPolicy): void {
     return true
   }
   for (let index = 0; index < 12; index++) {
-    const deadline = simulation.now + 10_000
-    simulation.arrive({ ...favourite, id: `request-${index}`, arrival: 0, deadline })
+    arrive(simulation, { id: `request-${index}` })
   }
   while (simulation.size > 0) {
     simulation.step()
@@ -158,6 +147,14 @@ const favourite = {
   session: 's',
   stepGroup: undefined,
   cancelAt: undefined,
+}
+
+type Change = Partial<WorkloadRequest> & Pick<WorkloadRequest, 'id'>
+
+/** A favourite comes. Its deadline can be kept: a policy that refuses requests does not refuse it. */
+function arrive(simulation: PolicySimulation, change: Change): void {
+  const { now: arrival } = simulation
+  simulation.arrive({ ...favourite, arrival, deadline: arrival + 10_000, ...change })
 }
 
 const disliked = {
