@@ -25,7 +25,7 @@ export const defaultPlacingOptions: PlacingOptions = Object.freeze({
 export interface PlacingCounts {
   /** Placed requests, including moves. */
   placed: number
-  /** Requests that went on at another worker that computes the same numbers … */
+  /** Requests that went on at another worker with the same fingerprint … */
   movedExactly: number
   /** … and at one that may round differently. */
   movedInexactly: number

@@ -67,7 +67,7 @@ export interface EngineInfo {
   readonly limits: BackendLimits
   readonly capabilities: EngineCapabilities
   /**
-   * Engines with the same fingerprint compute the same numbers. It covers the model's file, the library, the device,
+   * Engines with the same fingerprint compute the same numbers, but for rounding. It covers the model's file, the library, the device,
    * the CPU's instructions and the type of the KV cache. Absent where it is unknown.
    */
   readonly fingerprint?: string

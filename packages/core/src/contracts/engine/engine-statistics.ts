@@ -112,7 +112,7 @@ export interface WorkersStatistics {
   readonly list: readonly WorkerStatistics[]
   /** Requests that were placed on a worker, moves included. */
   readonly placed: number
-  /** Requests that continued on another worker with the same fingerprint, so with the same numbers. */
+  /** Requests that continued on another worker with the same fingerprint. */
   readonly movedExactly: number
   /** Requests that continued on another worker whose numbers may differ in rounding. */
   readonly movedInexactly: number

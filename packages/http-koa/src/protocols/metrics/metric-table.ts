@@ -98,7 +98,7 @@ export const engineMetrics = {
   cllm_worker_requests: gauge('Requests on a worker that have not ended.', 'worker'),
   cllm_requests_placed_total: counter('Requests that the router placed, moves included.'),
   cllm_requests_moved_total: counter(
-    'Requests that went on at another worker; `exact` is whether it computes the same numbers.',
+    'Requests that went on at another worker; `exact` is whether it has the same fingerprint.',
     'exact',
   ),
   cllm_cluster_refused_messages_total: counter(
