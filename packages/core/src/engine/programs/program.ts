@@ -3,7 +3,11 @@ import type { PartingStatistics, ProgramReport } from '../../contracts/engine/en
 import type { ProgramView } from '../../contracts/scheduling/scheduler-policy.js'
 import { setLatest } from '../../defined.js'
 
-/** A program: requests that continue each other, and the pauses between them. */
+/**
+ * A program: requests that continue each other, and the pauses between them.
+ *
+ * @internal
+ */
 export class Program implements ProgramView {
   calls = 0
   open = 0
@@ -234,14 +238,16 @@ interface Expectation {
   readonly chance: number
 }
 
-/** The pauses of all programs, and by tenant those after each tool. */
+/**
+ * The pauses of all programs, and by tenant those after each tool.
+ *
+ * @internal
+ */
 export class Pauses {
   readonly all = new PauseModel()
+  /** Whether some program ever paused for a tool. */
+  hasTools = false
   readonly #tools = new Map<string, PauseModel>()
-
-  get hasTools(): boolean {
-    return this.#tools.size > 0
-  }
 
   /** Whether some program paused for this tool. */
   knows(tenant: string, tool: string): boolean {
@@ -252,6 +258,7 @@ export class Pauses {
     const key = JSON.stringify([tenant, tool])
     const model = this.#tools.get(key) ?? new PauseModel([this.all])
     setLatest(this.#tools, key, model, mostTools)
+    this.hasTools = true
     return model
   }
 }
