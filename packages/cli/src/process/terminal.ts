@@ -10,12 +10,12 @@ const narrowest = 6
  * A table of text under these headings, one line a row, without colours: it may go to a file or a pipe. On a terminal
  * that is too narrow, the texts of the widest columns go on in further lines.
  *
- * @param columns - the width of the terminal; default: standard output's, and without one there is room for all
+ * @param columns - the width of the terminal; default: standard output's, and where it is unknown there is room for all
  */
 export function textTable(
   head: readonly string[],
   rows: readonly (readonly (string | number)[])[],
-  columns = process.stdout.columns ?? Infinity,
+  columns = process.stdout.columns || Infinity,
 ): string {
   const widths = head.map((name, at) =>
     Math.max(name.length + 2, ...rows.map((row) => String(row[at] ?? '').length + 2)),

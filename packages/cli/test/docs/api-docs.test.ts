@@ -130,7 +130,9 @@ function rangeOf({
   if (most !== undefined) return `up to ${most}`
   if (exclusiveMinimum !== undefined) return `> ${exclusiveMinimum}`
   if (maximum === 2 ** 31 - 1) return minimum === -(2 ** 31) ? 'integer' : `≥ ${minimum}`
-  return minimum === undefined ? String(type ?? anyOf[0]?.type) : `${minimum} to ${maximum}`
+  return minimum === undefined
+    ? String(type ?? [...new Set(anyOf.map((one) => one.type))].join(' or '))
+    : `${minimum} to ${maximum}`
 }
 
 t.test('the fields of /generate, with their ranges and defaults', (t) => {

@@ -90,14 +90,16 @@ export function controlOf(engine: Engine, registry: PluginRegistry): EngineCalls
       const { messages } = withStableBeginning({ messages: given }, settings.volatileLines).prompt
       const prompt = { messages, template: options }
       checkMessageCount(messages, backend)
-      const chat = tokenizer.renderChatInParts?.(messages, options)
+      // Refuses a prompt that is too long before it is rendered as a text, too.
       const isMixed = backend.media !== undefined && hasMedia(prompt)
-      if (chat === undefined && !isMixed) return tokenizer.renderChat(messages, options)
-      const { text } = chat ?? tokenizer.renderChat(messages, options)
-      const ids = isMixed
-        ? await renderMedia(prompt, tenant)
-        : await get(PartQueue).join(chat!.tokens, ensureOpen)
-      return { text, tokens: ids }
+      const mixed = isMixed ? await renderMedia(prompt, tenant) : undefined
+      const chat = tokenizer.renderChatInParts?.(messages, options)
+      if (chat === undefined)
+        return { ...tokenizer.renderChat(messages, options), ...defined({ tokens: mixed }) }
+      return {
+        text: chat.text,
+        tokens: mixed ?? (await get(PartQueue).join(chat.tokens, ensureOpen)),
+      }
     },
     info: async () => engine.info(),
     statistics: async () => engine.statistics(),

@@ -153,9 +153,13 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
         const lease = await this.#lease(leaving.signal, urgency).finally(cancelTimer)
         const asked = entry.continuedAt(clock.now())
         const events = this.#submitTo(lease, asked, { signal: leaving.signal })
-        for await (const event of events) late.dispatch([{ id, event }])
+        for await (const event of events) {
+          // The next request may have this id already.
+          if (leaving.signal.aborted) break
+          late.dispatch([{ id, event }])
+        }
       } catch (error) {
-        late.fail(id, CllmError.from(error))
+        if (!leaving.signal.aborted) late.fail(id, CllmError.from(error))
       }
     }
     return late.open(id, signal, {

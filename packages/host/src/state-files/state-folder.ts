@@ -149,10 +149,12 @@ export class StateFolder implements SharedStateFiles {
       const gone: string[] = []
       const isCounted = this.clock.now() < this.#counted.until
       if (!isCounted || this.#counted.bytes + byteLength > most) {
+        const before = this.#counted
         const { names, bytes, removed } = await clean()
         gone.push(...removed)
-        const isLarge = names.length > manyFiles
-        this.#counted = { bytes, until: isLarge ? this.clock.now() + countedMs : -Infinity }
+        const until = names.length > manyFiles ? this.clock.now() + countedMs : -Infinity
+        // Another write may have counted meanwhile, and added its file.
+        if (this.#counted === before) this.#counted = { bytes, until }
       }
       this.#counted.bytes += byteLength
       try {

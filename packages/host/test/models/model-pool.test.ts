@@ -646,6 +646,14 @@ t.test('an id is taken while its model is loaded, and free again', async (t) => 
   t.equal((await run(submit())).tokens.length, 3)
 })
 
+t.test('a request that has left ends no later one with its id', async (t) => {
+  const { pool, run, request } = pooled({}, { a: {} })
+  const submit = () => pool.open('a').submit({ ...request(), id: 'x' })
+  await submit().return?.()
+  const next = await run(collect(submit()))
+  t.same([next.error, next.tokens.length], [undefined, 3])
+})
+
 t.test('the client of an embedding leaves while the model is loaded', async (t) => {
   const { pool, run, models } = pooled({}, { a: {} })
   const leaving = new AbortController()

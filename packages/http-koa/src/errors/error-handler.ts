@@ -82,8 +82,10 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
     const shape = isTheirs ? anthropicErrors : errors
     const id = ctx.response.get('X-Request-Id')
     if (isClientError(error)) {
+      const shown = new CllmError('invalid_request', error.message)
+      ctx.state.errorCode = shown.code
       ctx.status = error.status
-      ctx.body = shape.body(new CllmError('invalid_request', error.message), id)
+      ctx.body = shape.body(shown, id)
       return
     }
     const shown = publicError(error, logger)

@@ -32,7 +32,7 @@ export async function chatInteractively(
   signal.addEventListener('abort', leave, { once: true })
   output.write(`${conversation.model}: /? for help, /bye to leave\n`)
   try {
-    if (io.hasTools) conversation.offer(await mcpTools(client, signal, terminal))
+    if (io.hasTools) conversation.offer(await mcpTools(client, signal, terminal, output))
     for (;;) {
       const input = await terminal.next(prompt)
       if (input === undefined) return
@@ -64,10 +64,13 @@ async function mcpTools(
   client: ServerClient,
   signal: AbortSignal,
   terminal: Pick<ChatTerminal, 'consent'>,
+  output: Output,
 ): Promise<Tools> {
-  const { data } = (await client.get('/mcp/tools', signal)) as {
+  const { data, problems } = (await client.get('/mcp/tools', signal)) as {
     readonly data: readonly { name: string; description: string; parameters: object }[]
+    readonly problems: readonly string[]
   }
+  for (const problem of problems) output.write(`${problem}\n`)
   return {
     offered: data.map(({ name, description, parameters }) => {
       return { type: 'function', function: { name, description, parameters } }

@@ -162,6 +162,7 @@ t.test('a table fits a narrow terminal, and no text is lost', (t) => {
   const lines = (columns: number): string[] =>
     textTable(['name', 'state', 'file'], rows, columns).split('\n')
   t.equal(lines(200).at(-3), `│ ${rows[0]!.join(' │ ')} │`)
+  t.equal(lines(Infinity)[0], lines(200)[0])
   const narrow = lines(60)
   t.same([...new Set(narrow.slice(0, -1).map(({ length }) => length))], [60])
   const cells = narrow.slice(3, -2).map((line) => line.split('│').map((cell) => cell.trim()))

@@ -52,7 +52,8 @@ export async function promptEndOf(
   { format, ends }: KnownTemplate,
   variables: Readonly<Record<string, unknown>>,
 ): Promise<PromptEnd> {
-  const hasTools = variables['tools'] !== undefined
+  const { tools } = variables
+  const hasTools = Array.isArray(tools) && tools.length > 0
   const asked = { ...variables, ...(hasTools && { tools: probeTools }) }
   const key = createHash('sha256').update(JSON.stringify(asked)).digest('base64')
   return await remembered(ends, key, mostEnds, () => promptEnd(client, format, asked))

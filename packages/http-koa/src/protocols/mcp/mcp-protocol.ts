@@ -16,8 +16,8 @@ const routes: readonly Route<McpServers>[] = [
   post('/mcp/call', 'user', 'Calls a tool, as a person has agreed to', call, { body: callSchema }),
 ]
 
-/** Milliseconds that a server may take to list its tools; one that takes longer is asked on, for the next call. */
-const listMs = 5000
+/** Milliseconds that a server may take to start and list its tools; one that takes longer answers a later call. */
+const listMs = 10_000
 
 /** A server that cannot be reached, or does not answer for now, is told, and the others are listed. */
 async function list({ clock }: Call, servers: McpServers): Promise<Answer> {

@@ -62,6 +62,8 @@ const mostAnswer = 10 * 2 ** 20
  */
 export class McpServers {
   readonly #clients = new Map<string, Promise<Client>>()
+  /** The lists of tools that are being asked for: who asks meanwhile gets the same. */
+  readonly #listing = new Map<string, Promise<McpTool[]>>()
   readonly #closing = new AbortController()
 
   constructor(private readonly servers: Readonly<Record<string, McpServerOptions>>) {}
@@ -77,7 +79,14 @@ export class McpServers {
    * @throws CllmError `not_found` for a server that the configuration does not name, `backend_failed` where it is not
    * reached
    */
-  async tools(server: string): Promise<McpTool[]> {
+  tools(server: string): Promise<McpTool[]> {
+    const listing =
+      this.#listing.get(server) ?? this.#list(server).finally(() => this.#listing.delete(server))
+    this.#listing.set(server, listing)
+    return listing
+  }
+
+  async #list(server: string): Promise<McpTool[]> {
     const { tools } = await this.#asking(server, async (client) => await client.listTools())
     return tools.map(({ name, description = '', inputSchema }) => {
       return { name: `${server}${separator}${name}`, server, description, parameters: inputSchema }

@@ -12,13 +12,17 @@ const newId = (): string => {
   return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-/** The tools of the server's MCP servers. Throws if one of the servers cannot be reached. */
-async function mcpTools(server: Server, signal: AbortSignal): Promise<readonly McpTool[]> {
+/** The tools of the server's MCP servers; tells of those that cannot be reached. */
+async function mcpTools(
+  server: Server,
+  signal: AbortSignal,
+  notify: (notice: Notice) => void,
+): Promise<readonly McpTool[]> {
   const { data, problems } = await server.json<{
     readonly data: readonly (McpTool & { readonly server: string })[]
     readonly problems: readonly string[]
   }>('mcp/tools', { signal })
-  if (problems.length > 0) throw new Error(problems.join('; '))
+  if (problems.length > 0) notify({ text: problems.join('; ') })
   return data.map(({ name, description, parameters }) => ({ name, description, parameters }))
 }
 
@@ -133,7 +137,7 @@ export function createChat(
     }
     try {
       const { server } = asking!
-      const tools = how.mcp === 'on' ? await mcpTools(server, signal) : []
+      const tools = how.mcp === 'on' ? await mcpTools(server, signal, notify) : []
       await ask(server, await chatBody(before, how, tools), signal, update, turn)
     } catch (error) {
       update({ problem: signal.aborted ? 'Stopped' : (error as Error).message })
