@@ -436,6 +436,8 @@ t.test('programs that began go on to their end, unless the load is stopped', asy
     onDone: leave,
   })
   t.equal(cut.records.length, 3, 'those that paused send nothing more')
+  const again = server.received.slice(8).map(({ session }) => session)
+  t.same([again.length, sessions.filter((one) => again.includes(one))], [3, []], 'new sessions')
 })
 
 t.test('arrivals', async (t) => {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -66,6 +67,8 @@ class LoadRun {
   readonly #interrupt = new AbortController()
   /** Wakes all clients: nothing more is sent. */
   readonly #end = new AbortController()
+  /** Keeps its sessions apart from those of other runs, whose programs the server still knows. */
+  readonly #id = randomUUID()
   /** The next item of the dataset. */
   #next = 0
   #sent = 0
@@ -198,7 +201,7 @@ class LoadRun {
     const { model } = this.target
     const { temperature, ignoreEos, timeoutMs } = this.load
     const { item, prompt, tenant, tools, slowReadMs, cancelAfter } = job
-    const session = isCall(item) ? `${this.load.seed}/${job.salt}/${program}` : undefined
+    const session = isCall(item) ? `${this.#id}/${program}` : undefined
     const settings = { maxTokens: item.outputTokens, temperature, ignoreEos, tenant }
     const ask = { ...item, prompt, history, ...settings, ...defined({ model, session, tools }) }
     const { answer, sentMs, endMs, outcome, failure } = await sendRequest(this.target, ask, {
