@@ -81,7 +81,10 @@ export interface Slot {
   blocks: number
   owner: Sequence | undefined
   usedAt: number
-  /** The program whose tokens it keeps while it has no owner; undefined: of no known program. */
+  /**
+   * The program whose tokens it keeps while it has no owner; undefined: of no known program. `give` and `takeBack` of
+   * {@link BaseCacheManager} maintain it. A manager that evicts a slot clears it or sets `length` to 0.
+   */
   program?: Program | undefined
 }
 

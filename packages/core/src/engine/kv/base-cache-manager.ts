@@ -141,13 +141,14 @@ export abstract class BaseCacheManager implements KVCacheManager {
   protected takeBack(slot: Slot, now: number): void {
     const { owner } = slot
     if (owner === undefined) return
-    const { isShared, program } = owner
+    const { isShared, program, finish } = owner
     slot.length = owner.slotTokens
     slot.usedAt = now
     if (isShared && program !== undefined) {
       slot.program = program
       program.slot = slot
     }
+    owner.keptIn = isShared && finish !== undefined ? slot.id : undefined
     owner.slot = undefined
     slot.owner = undefined
     this.usedCount--

@@ -100,7 +100,7 @@ export class SlotCacheManager extends BaseCacheManager {
     for (const state of held) state.holds++
     try {
       if (slot.length > kept) await this.#saver.beforeLoss(slot, kept)
-      this.#lose(slot)
+      this.index.drop(slot)
       this.give(slot, sequence)
       await this.#fill(choice, sequence)
     } finally {
@@ -162,12 +162,6 @@ export class SlotCacheManager extends BaseCacheManager {
     return this.#chooser.lossMs(slot, 0, 1)
   }
 
-  /** Removes an idle slot's content from the index. */
-  #lose(slot: Slot): void {
-    this.index.drop(slot)
-    slot.program = undefined
-  }
-
   /** The idle slots, in rising order of the cost of their loss for each token freed. */
   protected override inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
     const isOfProgram = idle.some(({ program }) => program !== undefined)
@@ -175,6 +169,7 @@ export class SlotCacheManager extends BaseCacheManager {
   }
 
   #empty(slot: Slot): void {
+    slot.program = undefined
     try {
       release(this.backend, slot.id)
       slot.length = 0
@@ -234,7 +229,7 @@ export class SlotCacheManager extends BaseCacheManager {
   /** Empties an idle slot, after saving its content if that is worth it. */
   async evict(slot: Slot): Promise<void> {
     await this.#saver.beforeLoss(slot, 0)
-    this.#lose(slot)
+    this.index.drop(slot)
     this.#empty(slot)
   }
 
@@ -243,7 +238,8 @@ export class SlotCacheManager extends BaseCacheManager {
     const length = owner?.slotTokens ?? 0
     if (owner === undefined || length === 0 || to.owner !== undefined) return false
     if (!(await this.#saver.beforeLoss(to, 0))) return false
-    this.#lose(to)
+    this.index.drop(to)
+    to.program = undefined
     to.length = await this.#copy(from, to, length)
     if (to.length !== length) {
       this.#empty(to)

@@ -31,11 +31,13 @@ export class Program implements ProgramView {
   /** The models in which the present pause is counted, each with the bucket reached; the most specific model last. */
   #counted = new Map<PauseModel, number>()
 
+  /** @param key - under which `Programs` has it */
   constructor(
-    readonly id: string,
+    public id: string,
     readonly tenant: string,
     readonly arrival: number,
     private readonly others: Pauses,
+    public key = '',
   ) {
     this.pausedAt = arrival
     this.#own = new PauseModel([others.all])
@@ -245,20 +247,18 @@ interface Expectation {
  */
 export class Pauses {
   readonly all = new PauseModel()
-  /** Whether some program ever paused for a tool. */
-  hasTools = false
-  readonly #tools = new Map<string, PauseModel>()
+  /** The pauses for each tool for which a program has paused. */
+  readonly tools = new Map<string, PauseModel>()
 
   /** Whether some program paused for this tool. */
   knows(tenant: string, tool: string): boolean {
-    return this.#tools.has(JSON.stringify([tenant, tool]))
+    return this.tools.has(JSON.stringify([tenant, tool]))
   }
 
   of(tenant: string, tool: string): PauseModel {
     const key = JSON.stringify([tenant, tool])
-    const model = this.#tools.get(key) ?? new PauseModel([this.all])
-    setLatest(this.#tools, key, model, mostTools)
-    this.hasTools = true
+    const model = this.tools.get(key) ?? new PauseModel([this.all])
+    setLatest(this.tools, key, model, mostTools)
     return model
   }
 }
@@ -278,10 +278,8 @@ function priorShare(bucket: number): number {
   const ms = bounds[bucket] ?? 0
   let [fromMs, from] = [1, 0]
   for (const [toMs, to] of priorEnds) {
-    if (ms <= toMs)
-      return ms <= fromMs
-        ? from
-        : from + ((to - from) * Math.log(ms / fromMs)) / Math.log(toMs / fromMs)
+    const passed = Math.max(ms, fromMs) / fromMs
+    if (ms <= toMs) return from + ((to - from) * Math.log(passed)) / Math.log(toMs / fromMs)
     ;[fromMs, from] = [toMs, to]
   }
   return from

@@ -55,10 +55,10 @@ export class Programs implements EngineObserver, ProgramsView {
     for (let block = isKnown || !cache ? 0 : hashes.length; block > 0; block--) {
       const found = this.#beginnings.get(hashes[block - 1]!)
       if (found === undefined || found.tenant !== tenant) continue
-      if (session !== undefined && found.program !== undefined) continue
+      if (session !== undefined && (found.program?.calls ?? 1) > 1) continue
       const from = block * blockSize
       if (found.rest.some((token, index) => prompt[from + index] !== token)) continue
-      this.#join(sequence, session ?? found.program?.id ?? found.id, found, now)
+      this.#join(sequence, session ?? found.id, found, now)
       return
     }
     // The client's hint says that more requests will come.
@@ -69,11 +69,10 @@ export class Programs implements EngineObserver, ProgramsView {
   onFinished(sequence: Sequence, now: number): void {
     const tool = this.#calledTool(sequence)
     // A tool's result comes with another request: this one is a program from its first call.
-    if (tool !== undefined && sequence.program === undefined && sequence.isShared) {
-      const begun = this.#join(sequence, sequence.id, undefined, now)
-      const slot = this.kv.slots.find(({ chain }) => chain === sequence.chain)
-      if (slot !== undefined) slot.program = begun
-      begun.slot = slot
+    if (tool !== undefined && sequence.program === undefined) {
+      const slot = this.kv.slots[sequence.keptIn!]!
+      slot.program = this.#join(sequence, sequence.id, undefined, now)
+      slot.program.slot = slot
     }
     const { program, chain, tokens: all, promptTokens, cachedTokens, generatedTokens } = sequence
     const usage = { promptTokens: sequence.promptHeld, cachedTokens, generatedTokens }
@@ -107,15 +106,14 @@ export class Programs implements EngineObserver, ProgramsView {
   }
 
   /** The last tool call in an answer, of any format, that names a known tool. */
-  #calledTool({ program, tenant, tokens: all, promptTokens }: Sequence): string | undefined {
-    // A pause only begins when the last open request ends.
-    if ((program?.open ?? 1) !== 1 || !this.#pauses.hasTools) return undefined
+  #calledTool(sequence: Sequence): string | undefined {
+    const { program, tenant, tokens: all, promptTokens, keptIn } = sequence
+    // A pause only begins when the last open request ends, and a program with a slot that keeps its answer.
+    const cannotPause = program === undefined ? keptIn === undefined : program.open !== 1
+    if (cannotPause || this.#pauses.tools.size === 0) return undefined
     const text = this.tokenizer.decode(all.slice(promptTokens))
-    let called: string | undefined
-    for (const [, name = ''] of text.matchAll(callForms)) {
-      if (this.#pauses.knows(tenant, name)) called = name
-    }
-    return called
+    const calls = [...text.matchAll(callForms)]
+    return calls.findLast(([, name = '']) => this.#pauses.knows(tenant, name))?.[1]
   }
 
   #join(sequence: Sequence, id: string, beginning: Beginning | undefined, now: number): Program {
@@ -125,7 +123,7 @@ export class Programs implements EngineObserver, ProgramsView {
     let program = beginning?.program ?? this.#programs.get(key)
     if (program === undefined) {
       const { arrival } = beginning ?? sequence
-      program = new Program(id, tenant, arrival, this.#pauses)
+      program = new Program(id, tenant, arrival, this.#pauses, key)
       if (beginning !== undefined) {
         program.calls = program.open = 1
         program.end(beginning, beginning.endedAt)
@@ -136,8 +134,10 @@ export class Programs implements EngineObserver, ProgramsView {
     const tool = last?.tool_calls?.at(-1)?.function.name
     program.begin(now, tool !== undefined && tool.length <= longestName ? tool : undefined)
     sequence.program = program
-    this.#programs.delete(key)
-    this.#programs.set(key, program)
+    this.#programs.delete(program.key)
+    // A session takes over the program of its first request.
+    if (session !== undefined) [program.key, program.id] = [key, id]
+    this.#programs.set(program.key, program)
     for (const [oldest, { open }] of this.#programs) {
       if (this.#programs.size <= remembered) break
       if (open === 0) this.#programs.delete(oldest)
@@ -149,6 +149,9 @@ export class Programs implements EngineObserver, ProgramsView {
 /** Longer names of tools are not remembered, as clients can send anything. */
 const longestName = 128
 
-/** The forms in which models name the tool that they call: in JSON, as a tag or function, behind a mark. */
+/**
+ * The forms in which models name the tool that they call: in JSON, as a tag or function, behind a mark; at the beginning
+ * of a text or list, where prose has words, too, only before arguments.
+ */
 const callForms =
-  /(?:^\s*|name"?\s*[:=]\s*"|functions?[=.]|TOOL_CALLS\]|tool_call>\s*|sep\S?>|\[)([\w.-]+)/g
+  /(?:name"?\s*[:=]\s*"|functions?[=.]|TOOL_CALLS\]|tool_call>\s*|sep\S?>|(?:^\s*|\[)(?=[\w.-]+(?:\(|\s*\{)))([\w.-]+)/g

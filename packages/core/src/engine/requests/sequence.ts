@@ -113,6 +113,8 @@ export class Sequence implements SequenceView {
   /** Prompt tokens reported by `progress` events; undefined: none yet. */
   reportedTokens: number | undefined
   slot: SlotId | undefined
+  /** The slot that it left with its whole answer; undefined: none keeps that. */
+  keptIn: SlotId | undefined
   /** Whether its slot's content is unknown, as a step has failed on it. */
   isInDoubt = false
   sampler: Sampler | undefined

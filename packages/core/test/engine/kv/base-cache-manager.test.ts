@@ -15,7 +15,13 @@ import {
   type Slot,
 } from '@cllm/core'
 import { LocalEngineClient } from '@cllm/host'
-import { drive, FakeBackend, firstComeFirstServed, runUntilIdle } from '@cllm/testing'
+import {
+  drive,
+  FakeBackend,
+  FakeTokenizer,
+  firstComeFirstServed,
+  runUntilIdle,
+} from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import {
@@ -339,7 +345,10 @@ t.test("a policy knows what programs keep in the slots of a stranger's manager",
     ({ get }) => new Plain(get(BACKEND), get(PREFIX_INDEX)),
   )
   const clock = new SimulatedClock(1000)
-  const backend = new FakeBackend({ clock, slots: 2, stepMs: () => 10 })
+  const call = new FakeTokenizer().encode('look({})', { addBos: false })
+  // A prompt of 40 tokens is answered with a call.
+  const script = (content: readonly number[]) => call[content.length - 40]
+  const backend = new FakeBackend({ clock, slots: 2, stepMs: () => 10, script })
   const use = { 'kv-cache-manager': 'plain' }
   let seen: SchedulerState['programs']
   const policy = policyOf((state) => {
@@ -348,8 +357,10 @@ t.test("a policy knows what programs keep in the slots of a stranger's manager",
   })
   const engine = createEngine({ backend, policy, clock, registry, use })
   const client = new LocalEngineClient(engine, registry, counting())
-  const ask = async (length: number, session: string) => {
-    await drive(clock, collect(client.submit({ ...greedy(promptOf(length), 4), session })))
+  const ask = async (length: number, session: string) =>
+    await submit({ ...greedy(promptOf(length), 4), session })
+  const submit = async (request: GenerateRequest) => {
+    await drive(clock, collect(client.submit(request)))
     const paused = seen?.paused(clock.now()) ?? []
     return new Map(paused.map(({ program, lossMs }) => [program.id, [program.keptTokens, lossMs]]))
   }
@@ -358,6 +369,12 @@ t.test("a policy knows what programs keep in the slots of a stranger's manager",
   t.equal(kept, 33)
   t.ok(lossMs > 0, `${lossMs} ms to compute them`)
   t.notOk((await ask(20, 'c')).has('b'), 'its slot is lost, as this manager gives the first one')
+
+  const look = { type: 'function', function: { name: 'look', arguments: {} } } as const
+  const result = { role: 'assistant', content: '', tool_calls: [look] } as const
+  await submit({ prompt: { messages: [result] }, session: 'c', maxTokens: 1 })
+  const begun = await submit({ ...greedy(promptOf(40), call.length), id: 'd' })
+  t.equal(begun.get('d')?.[0], 39 + call.length, 'the slot of a program that begins with a call')
 })
 
 t.test('a manager that fails is named, not the policy or the backend', async (t) => {

@@ -13,15 +13,27 @@ import { drive, FakeBackend, FakeTokenizer, firstComeFirstServed } from '@cllm/t
 import t from 'tap'
 
 const tokenizer = new FakeTokenizer()
-const callOf = (tool: string) => tokenizer.encode(`{"name": "${tool}"}`, { addBos: false })
+const encode = (text: string) => tokenizer.encode(text, { addBos: false })
+const answerTo = (what: string) =>
+  encode(what.replace(/^say /, '').replace(/^use (.*)/, '{"name": "$1"}'))
 
-/** What is asked to use a tool calls it. */
+/** The prompt of a request to say something, or to `use` a tool; behind a result of the tool `before`. */
+const asks = (what: string, before?: string) => {
+  const calls = before && [{ type: 'function' as const, function: { name: before, arguments: {} } }]
+  const messages: ChatMessage[] = [
+    { role: 'assistant', content: '', ...(calls && { tool_calls: calls }) },
+    { role: 'user', content: `${what}.` },
+  ]
+  return { prompt: { messages }, maxTokens: answerTo(what).length }
+}
+
+/** What is asked to use a tool calls it, and what is asked to say something says it. */
 function script(content: readonly number[]): number | undefined {
   const text = tokenizer.decode(content)
-  const tool = [...text.matchAll(/use (\w+)\./g)].at(-1)?.[1]
-  if (tool === undefined) return undefined
+  const what = [...text.matchAll(/((use|say) [^.]+)\./g)].at(-1)?.[1]
+  if (what === undefined) return undefined
   const said = text.slice(text.lastIndexOf('assistant\n') + 'assistant\n'.length)
-  return callOf(tool)[tokenizer.encode(said, { addBos: false }).length]
+  return answerTo(what)[encode(said).length]
 }
 
 /** Requests one after the other on an engine, each `pauseMs` behind the one before. */
@@ -109,10 +121,18 @@ t.test('a session is a program of its tenant', async (t) => {
     await ask(prompt(1), 0, { session: 'a' })
     await ask(prompt(2), 0, { session: 'a', tenant: 'other' })
     await ask(prompt(3), 50, { session: 'a' })
-    t.match(await programs(), [
-      { id: 'a', tenant: 'default', calls: 2, keptTokens: 44 },
-      { id: 'a', tenant: 'other', calls: 1, keptTokens: 0 },
-    ])
+    t.same(
+      (await programs()).map(({ id, tenant, calls, keptTokens }) => [
+        id,
+        tenant,
+        calls,
+        keptTokens,
+      ]),
+      [
+        ['a', 'default', 2, 44],
+        ['a', 'other', 1, 0],
+      ],
+    )
   })
 })
 
@@ -125,16 +145,18 @@ t.test('a session that begins with a second request has the first one, too', asy
     await ask([...first, ...prompt(4, 9)], 100, { session: 'b' })
     await ask(prompt(5))
     await ask([...prompt(5), 9, 9, 9], 0, { session: 'c' })
+    await ask([...first, ...prompt(6, 9)], 100)
     const all = await programs()
-    t.match(
+    t.same(
       all.map(({ id, calls }) => [id, calls]),
       [
+        ['a', 4],
         ['c', 1],
         ['b', 1],
-        ['a', 3],
       ],
+      'each is listed once, even when a request without a session continues its first one',
     )
-    t.equal(all[2]!.promptTokens, 40 + 54 + 68)
+    t.equal(all[0]!.promptTokens, 40 + 54 + 68 + 54)
   })
 })
 
@@ -187,15 +209,7 @@ t.test(
 t.test('a pause is expected to be as those after the tool that was called', async (t) => {
   const { ask, programs, paused, run } = agent()
   const use = async (tool: string, pauseMs: number, before?: string) => {
-    const calls = before && [
-      { type: 'function' as const, function: { name: before, arguments: {} } },
-    ]
-    const messages: ChatMessage[] = [
-      { role: 'assistant', content: '', ...(calls && { tool_calls: calls }) },
-      { role: 'user', content: `use ${tool}.` },
-    ]
-    const maxTokens = callOf(tool).length
-    await ask([], pauseMs, { prompt: { messages }, session: 'a', maxTokens })
+    await ask([], pauseMs, { ...asks(`use ${tool}`, before), session: 'a' })
   }
   const rateAfter = async (pauseMs: number): Promise<number> => {
     await ask(prompt(9), pauseMs)
@@ -216,9 +230,7 @@ t.test('a pause is expected to be as those after the tool that was called', asyn
     // Another program has the same tools.
     await ask(prompt(1), 0, { session: 'b' })
     const unknown = await ask(prompt(9), 50).then(() => paused().at(-1)!.returnRate)
-    const messages: ChatMessage[] = [{ role: 'user', content: 'use build.' }]
-    const more = { prompt: { messages }, session: 'c', maxTokens: callOf('build').length }
-    await ask([], 0, more)
+    await ask([], 0, { ...asks('use build'), session: 'c' })
     const known = await ask(prompt(9), 50).then(() => paused().at(-1)!.returnRate)
     t.ok(known < 0.7 * unknown, `${known} of ${unknown}`)
     const long = 'x'.repeat(129)
@@ -231,14 +243,7 @@ t.test('a pause is expected to be as those after the tool that was called', asyn
 t.test('a request whose answer calls a known tool begins a program', async (t) => {
   const { ask, programs, paused, run } = agent()
   const use = async (tool: string, more: Partial<GenerateRequest> = {}, before?: string) => {
-    const calls = before && [
-      { type: 'function' as const, function: { name: before, arguments: {} } },
-    ]
-    const messages: ChatMessage[] = [
-      { role: 'assistant', content: '', ...(calls && { tool_calls: calls }) },
-      { role: 'user', content: `use ${tool}.` },
-    ]
-    await ask([], 100, { prompt: { messages }, maxTokens: callOf(tool).length, ...more })
+    await ask([], 100, { ...asks(`use ${tool}`, before), ...more })
   }
   await run(async () => {
     await use('look')
@@ -253,9 +258,55 @@ t.test('a request whose answer calls a known tool begins a program', async (t) =
     const [begun] = await programs()
     t.match(begun, { calls: 1, open: 0, pauses: 0, tool: 'look' })
     t.ok(begun!.keptTokens > 16, 'its slot is kept from its first call on')
-    t.ok(begun!.promptTokens > 0 && begun!.generatedTokens === callOf('look').length)
+    t.ok(begun!.promptTokens > 0 && begun!.generatedTokens === answerTo('use look').length)
     await ask(prompt(9))
     t.ok(paused().some(({ program }) => program.id === begun!.id))
+  })
+})
+
+t.test('a session takes over the program that its first request has begun', async (t) => {
+  const { ask, programs, paused, run } = agent()
+  await run(async () => {
+    await ask([], 0, { ...asks('use look'), session: 'a' })
+    await ask([], 100, { ...asks('use look', 'look'), session: 'a' })
+    const asked = [...prompt(5, 20), ...encode('use look. assistant\n')]
+    const first = await ask(asked, 100, { maxTokens: answerTo('use look').length })
+    t.match((await programs())[0], { id: 'request 2', calls: 1, tool: 'look' })
+    const more = { session: 'request 2' }
+    const second = await ask([...first, ...prompt(6, 9)], 100, more)
+    await ask([...second, ...prompt(7, 9)], 100, more)
+    await ask([...first, ...prompt(8, 9)], 100, { session: 'b' })
+    await ask(prompt(9))
+    const list = (await programs()).map(({ id, calls, pauses }) => [id, calls, pauses])
+    t.same(list, [
+      ['b', 1, 0],
+      ['request 2', 3, 2],
+      ['a', 2, 1],
+    ])
+    t.equal(new Set(paused().map(({ program }) => program)).size, 3, 'no other one is kept')
+  })
+})
+
+t.test('an answer that only mentions a known tool begins no program', async (t) => {
+  const { ask, programs, run } = agent()
+  const begun = async (said: string): Promise<number> => {
+    await ask([], 100, asks(`say ${said}`))
+    return (await programs()).length - 1
+  }
+  await run(async () => {
+    await ask([], 0, { ...asks('use Read'), session: 'a' })
+    await ask([], 100, { ...asks('use Read', 'Read'), session: 'a' })
+    for (const said of ['Read 1: the text', 'Read (or not)', '[Read](all of it)', 'Read']) {
+      t.equal(await begun(said), 0, said)
+    }
+    const calls = [
+      'Read\n{"a": 1}',
+      'Read(a=1)',
+      '[Read(a=1)]',
+      '[TOOL_CALLS]Read',
+      'function=Read',
+    ]
+    for (const [index, said] of calls.entries()) t.equal(await begun(said), index + 1, said)
   })
 })
 
