@@ -39,7 +39,7 @@ const isAbout = (part: string, { path }: BoundRoute) =>
   new RegExp(`${path.replace(/:\w+/, String.raw`\{?\w+`)}(?![\\w/])`).test(part)
 
 interface Field {
-  readonly type?: unknown
+  readonly type?: string | readonly string[]
   readonly default?: unknown
   readonly enum?: readonly string[]
   readonly minimum?: number
