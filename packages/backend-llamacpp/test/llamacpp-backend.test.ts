@@ -156,6 +156,8 @@ t.test('model information', async (t) => {
     replayTokens: 63,
   })
   t.equal(backend.capabilities.gpu, false)
+  const untiled = await openTiny(t, { flashAttention: false })
+  t.notOk('replayTokens' in untiled.limits, 'no chunk of several tokens rounds as single ones do')
 })
 
 t.test('a request draws the same alone, beside others and in any slot', async (t) => {

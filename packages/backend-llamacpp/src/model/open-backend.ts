@@ -200,8 +200,9 @@ function limitsOf(
     embeddingInputs: loaded.embeddingInputs,
     outputs: settings.outputs,
     ...(isTiled && { chunkMultiple }),
-    // A tile of attention rounds differently; without flash attention already two tokens do (`llamafile_sgemm`).
-    ...(gpu === false && { replayTokens: flashAttention === false ? 1 : chunkMultiple - 1 }),
+    // A tile of attention rounds differently; without flash attention already two tokens do (`llamafile_sgemm`): there
+    // shorter chunks would keep no answer the same, and single tokens would each need a pass over the weights.
+    ...(gpu === false && flashAttention !== false && { replayTokens: chunkMultiple - 1 }),
   }
 }
 

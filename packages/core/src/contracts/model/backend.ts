@@ -91,7 +91,7 @@ export interface BatchItem {
    */
   readonly discarded?: number
   readonly tokens: readonly TokenId[]
-  /** Whether the tokens are an answer's that is computed again, see {@link BackendLimits.replayTokens}. Default: false. */
+  /** Whether it is of an answer that is computed again, under {@link BackendLimits.replayTokens}. Default: false. */
   readonly isReplay?: boolean
   /** The vectors of images or sounds in place of some of the tokens. Needs {@link Backend.media}. */
   readonly media?: readonly MediaSpan[]

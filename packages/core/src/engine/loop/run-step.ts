@@ -149,7 +149,7 @@ function toItem({ request: sequence, tokens: count, context, draft }: StepPart):
   const more = {
     ...(applied.length === 0 ? {} : { adapters: applied }),
     ...(discarded === 0 ? {} : { discarded }),
-    ...(isReplay && { isReplay }),
+    ...(isReplay && request.replayTokens !== undefined && { isReplay }),
     ...(sequence.media !== undefined && mediaWithin(sequence.media, first, end)),
     ...(scores === undefined || sampler === undefined ? {} : { sampler, scores }),
   }

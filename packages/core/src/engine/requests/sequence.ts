@@ -215,17 +215,17 @@ export class Sequence implements SequenceView {
   }
 
   /**
-   * The most tokens of its next chunk. Generated tokens that are computed again, after a preemption or by another engine,
-   * are separate from the prompt and in chunks that round as single tokens do, see `BackendLimits.replayTokens`.
+   * The most tokens of its next chunk. Where the backend limits `replayTokens`, generated tokens that are computed again,
+   * after a preemption or by another engine, are separate from the prompt and in chunks of at most so many.
    */
   get mostNow(): number {
-    const { shift, contextSize, replayTokens = Infinity, promptLogprobs } = this.request
+    const { shift, contextSize, replayTokens, promptLogprobs } = this.request
     const left = this.promptTokens - this.computedTokens
     const end = Math.min(this.stops[0] ?? Infinity, this.encoding?.from ?? Infinity)
     let most = end - this.computedTokens
     if (shift !== undefined) most = Math.min(most, contextSize - this.slotTokens)
-    if (promptLogprobs !== undefined && left > 0) return Math.min(most, scoredChunk)
-    if (this.generatedTokens === 0 || this.state === 'decoding') return most
+    if (promptLogprobs !== undefined && left > 0) most = Math.min(most, scoredChunk)
+    if (replayTokens === undefined || this.state === 'decoding') return most
     return Math.min(most, left > 0 ? left : replayTokens)
   }
 

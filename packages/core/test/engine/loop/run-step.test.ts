@@ -2,6 +2,7 @@ import {
   type AddressedEvent,
   type BatchItem,
   createEngine,
+  type GenerateRequest,
   type SamplingParams,
   type StepResult,
   type TokenId,
@@ -202,31 +203,50 @@ t.test('one request can never fail another', async (t) => {
 })
 
 t.test('an answer is computed again in chunks as short as the backend asks for', async (t) => {
-  const made = rig()
-  const { clock, backend } = made
-  Object.assign(backend, { limits: { ...backend.limits, replayTokens: 4 } })
-  const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
-  const events: AddressedEvent[] = []
-  engine.observe({ onEvents: (batch) => void events.push(...batch) })
-  const prompt = promptOf(20)
-  const expected = expectedTokens(backend, prompt, 12)
-  const continued = { tokens: expected.slice(0, 10), elapsedMs: 5 }
-  engine.submit('long', { ...greedy(prompt, 12), continued })
-  await runUntilIdle(clock)
-  const drawn = events.flatMap(({ event }) => (event.type === 'token' ? [event.token] : []))
-  t.same(drawn, expected.slice(10))
-  const items = backend.steps.flatMap(({ batch }) => batch)
+  const of = async (
+    replayTokens: number | undefined,
+    more: Partial<GenerateRequest>,
+    preemptsAt = Infinity,
+  ) => {
+    let isPreempted = false
+    const policy = policyOf((state) => {
+      const [one] = state.running
+      if (isPreempted || one === undefined || one.generatedTokens < preemptsAt) {
+        return firstComeFirstServed.plan(state)
+      }
+      isPreempted = true
+      return { admit: [], preempt: [one.id], reject: [], run: [], wakeAt: state.now + 1 }
+    })
+    const made = rig()
+    const { clock, backend } = made
+    Object.assign(backend, { limits: { ...backend.limits, ...(replayTokens && { replayTokens }) } })
+    const engine = createEngine({ backend, policy, clock })
+    const events: AddressedEvent[] = []
+    engine.observe({ onEvents: (batch) => void events.push(...batch) })
+    const prompt = promptOf(20)
+    const expected = expectedTokens(backend, prompt, 12)
+    const tokens = more.continued === undefined ? [] : expected.slice(0, 10)
+    const continued = { tokens, elapsedMs: 5 }
+    engine.submit('long', { ...greedy(prompt, 12), ...more, continued })
+    await runUntilIdle(clock)
+    const drawn = events.flatMap(({ event }) => (event.type === 'token' ? [event.token] : []))
+    t.same(drawn, expected.slice(tokens.length))
+    t.equal(isPreempted, preemptsAt < Infinity)
+    await isDone(t, { ...made, engine })
+    return backend.steps
+      .flatMap(({ batch }) => batch)
+      .map(({ tokens, isReplay = false }) => (isReplay ? `${tokens.length} again` : tokens.length))
+  }
+  const elsewhere = { continued: { tokens: [], elapsedMs: 5 } }
+  t.same(await of(4, elsewhere), [20, '4 again', '4 again', '2 again', 1])
+  t.same(await of(undefined, elsewhere), [30, 1], 'in one pass where nothing is the same anyway')
+  const decodes = Array.from({ length: 9 }, () => 1)
+  const scored = { cache: false, promptLogprobs: 1 }
   t.same(
-    items.map(({ tokens, isReplay = false }) => [tokens.length, isReplay]),
-    [
-      [20, false],
-      [4, true],
-      [4, true],
-      [2, true],
-      [1, false],
-    ],
+    await of(4, scored, 10),
+    [20, ...decodes, 20, '4 again', '4 again', '2 again', 1],
+    'apart from a prompt that is scored',
   )
-  await isDone(t, { ...made, engine })
 })
 
 /** Puts these in the place of one item's outputs. */
