@@ -147,6 +147,8 @@ export class PolicySimulation {
   #paused(now: number): readonly PausedProgram[] {
     const { msPerStep, msPerToken } = this.machine
     const pausing = this.#kept().filter((program) => program.isPausing(now))
+    // Each one's pause changes what the others expect: counted before, it is the same for every policy that asks.
+    for (const program of pausing) program.expect(now)
     return pausing.map((program) => {
       const lossMs = msPerStep + msPerToken * program.keptTokens
       return Object.freeze({ program, lossMs, returnRate: program.expect(now).rate })
@@ -180,8 +182,7 @@ export class PolicySimulation {
       // It goes on in the slot of its program, or takes one that is kept, if no other is free.
       if (request.program !== undefined) request.program.slot = undefined
       const kept = this.#kept()
-      const isShort = kept.length > this.machine.limits.slots - this.#running.size
-      if (isShort && kept[0] !== undefined) kept[0].slot = undefined
+      if (kept.length > this.machine.limits.slots - this.#running.size) kept[0]!.slot = undefined
       request.admit()
       this.#observe({ type: 'admitted', request, now })
     }

@@ -49,6 +49,17 @@ await testPolicy(t, () => {
   })
 })
 
+// Wakes when programs are expected to return, so what it is told of their pauses is in its plans.
+await testPolicy(t, () =>
+  simple((plan, { programs, running, waiting: [first], now }) => {
+    const paused = programs?.paused(now) ?? []
+    const latest = (first?.arrival ?? 0) + 50
+    if (running.length > 0 || paused.length === 0 || now >= latest) return plan
+    const rate = paused.reduce((sum, { returnRate }) => sum + returnRate, 0)
+    return { ...plan, admit: [], run: [], wakeAt: Math.min(latest, now + 1 / rate) }
+  }),
+)
+
 /** Takes requests off a list of its own when it names them: one that is not given its slot is lost. */
 function forgetful(): SchedulerPolicy {
   const queue: SequenceView[] = []
