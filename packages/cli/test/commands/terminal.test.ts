@@ -414,7 +414,8 @@ t.test('a tool is run when the person at the terminal agrees', async (t) => {
       const usage = { prompt_tokens: 1, completion_tokens: 1 }
       if (request.url === '/mcp/call') return response.end('{"content":"sun"}')
       if (request.url === '/mcp/tools') {
-        return response.end('{"data":[{"name":"weather__forecast","parameters":{}}]}')
+        const data = [{ name: 'weather__forecast', parameters: {} }]
+        return response.end(JSON.stringify({ data, problems: ['The MCP server maps is away'] }))
       }
       const chunk = { choices: [{ delta: deltas.shift() }], usage }
       response.writeHead(200, { 'content-type': 'text/event-stream' })
@@ -429,7 +430,7 @@ t.test('a tool is run when the person at the terminal agrees', async (t) => {
   const conversation = new Conversation(client, 'a model')
   const chat = { ...io, showThinking: false, hasTools: true }
   const running = chatInteractively(conversation, client, chat)
-  await type('', '>>> ')
+  await type('', /maps is away[^]*>>> /)
   await type('How is it?\ry\r', 'Run weather__forecast {}? [y/N] ')
   t.notMatch(asked.at(-1), '/mcp/call', 'what was typed before is no consent')
   await type('y\r', 'Sunny.')
