@@ -15,6 +15,8 @@ const pictures = new URL('../../../../docs/images/', import.meta.url)
 async function shoot(page: Page, name: string, once?: Locator, at?: Locator): Promise<void> {
   if (process.env['SCREENSHOTS'] === undefined) return
   await once?.waitFor({ timeout: 60_000 })
+  // Its chart shows the last 20 seconds.
+  if (name === 'scheduler') await page.waitForTimeout(20_000)
   await mkdir(pictures, { recursive: true })
   await page.evaluate('scrollTo(0, 0)')
   // Below the bar, which stays at the top.
