@@ -21,8 +21,8 @@ export interface WorkerRecord {
   /** The model and limits of its engine. */
   readonly info: EngineInfo
   /**
-   * Workers with the same fingerprint compute the same numbers, but for rounding. It covers the model's file, the library, the device
-   * and the type of the KV cache.
+   * Workers with the same fingerprint compute the same numbers, but for rounding. It covers the model's file, the
+   * library, the device and the type of the KV cache.
    */
   readonly fingerprint: string
   readonly host: string

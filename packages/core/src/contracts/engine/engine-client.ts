@@ -67,8 +67,8 @@ export interface EngineInfo {
   readonly limits: BackendLimits
   readonly capabilities: EngineCapabilities
   /**
-   * Engines with the same fingerprint compute the same numbers, but for rounding. It covers the model's file, the library, the device,
-   * the CPU's instructions and the type of the KV cache. Absent where it is unknown.
+   * Engines with the same fingerprint compute the same numbers, but for rounding. It covers the model's file, the
+   * library, the device, the CPU's instructions and the type of the KV cache. Absent where it is unknown.
    */
   readonly fingerprint?: string
   /** The special tokens for fill-in-the-middle; absent where the model cannot do that. */

@@ -80,7 +80,10 @@ export class BetweenSteps {
     }
     const paused = ready === undefined ? this.#pause() : ready.then(() => this.#pause())
     // There will be no step after which the features would go on.
-    return paused?.catch((error: unknown) => this.alone(() => Promise.reject(error)))
+    return paused?.catch((error: unknown) => {
+      this.#resume()
+      throw error
+    })
   }
 
   /** Runs a step, or other work that needs the backend to itself. A step is run right after {@link beforeStep}. */
@@ -93,9 +96,13 @@ export class BetweenSteps {
       if (paused !== undefined) await paused
       return await run(...of)
     } finally {
-      this.#isAlone = false
-      for (const work of this.#works) work.resume?.()
+      this.#resume()
     }
+  }
+
+  #resume(): void {
+    this.#isAlone = false
+    for (const work of this.#works) work.resume?.()
   }
 
   #pause(): Promise<unknown> | undefined {

@@ -51,7 +51,7 @@ export class Programs implements EngineObserver, ProgramsView {
     const { session, cache, retainMs } = request
     const { hashes } = chain
     // The first response of a stored chain has no session: the second one names it.
-    const isKnown = this.#programs.has(JSON.stringify([tenant, true, session]))
+    const isKnown = session !== undefined && this.#programs.has(keyOf(tenant, session, true))
     for (let block = isKnown || !cache ? 0 : hashes.length; block > 0; block--) {
       const found = this.#beginnings.get(hashes[block - 1]!)
       if (found === undefined || found.tenant !== tenant) continue
@@ -118,8 +118,7 @@ export class Programs implements EngineObserver, ProgramsView {
 
   #join(sequence: Sequence, id: string, beginning: Beginning | undefined, now: number): Program {
     const { tenant, session } = sequence
-    // Different tenants may use the same ids.
-    const key = JSON.stringify([tenant, session !== undefined, id])
+    const key = keyOf(tenant, id, session !== undefined)
     let program = beginning?.program ?? this.#programs.get(key)
     if (program === undefined) {
       const { arrival } = beginning ?? sequence
@@ -145,6 +144,10 @@ export class Programs implements EngineObserver, ProgramsView {
     return program
   }
 }
+
+/** Different tenants may use the same ids, and sessions those of requests. */
+const keyOf = (tenant: string, id: string, isSession: boolean): string =>
+  JSON.stringify([tenant, isSession, id])
 
 /** Longer names of tools are not remembered, as clients can send anything. */
 const longestName = 128
